@@ -15,7 +15,7 @@ const fetchAt = (url: () => string) => (input: string | URL | Request, init?: Re
   fetch(String(input).replace("http://localhost", url()), init);
 
 describe("a chat of the AI SDK after kill -9", () => {
-  it("breaks on the page, which follows the run to its end in the next process", async () => {
+  it("breaks on the page, and the page follows the run to its end in the next process", async () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "chat.db");
     await using first = serve(file);
@@ -40,7 +40,7 @@ describe("a chat of the AI SDK after kill -9", () => {
     assert.deepEqual(plain(again.messages), plain(chat.messages));
   });
 
-  it("keeps the steps of a graph that the killed process has stored", async () => {
+  it("keeps the steps of a graph that the killed process stored", async () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "chat.db");
     await using first = serve(file);
@@ -60,7 +60,7 @@ describe("a chat of the AI SDK after kill -9", () => {
     assert.deepEqual(stored.messages, plain(chat.messages));
   });
 
-  it("takes the approval that the killed process has asked for", async () => {
+  it("accepts the approval that the killed process requested", async () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "chat.db");
     await using first = serve(file);
@@ -83,7 +83,7 @@ describe("a chat of the AI SDK after kill -9", () => {
   });
 
   for (const version of [7, 6, 5] as const) {
-    it(`goes on by itself with resumingFetch (${version})`, async () => {
+    it(`resumes by itself with resumingFetch (${version})`, async () => {
       using folder = temporaryFolder();
       const file = join(folder.path, "chat.db");
       await using first = serve(file);

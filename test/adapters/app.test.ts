@@ -61,7 +61,7 @@ describe(`createApp on ${runtime}`, () => {
     assert.deepEqual(items.flatMap(({ description }) => description ?? []).sort(), ["Counts", "Repeats"]);
   });
 
-  it("fails a strict function whose code took another way", async () => {
+  it("fails a strict function that diverges from its journal", async () => {
     let order = ["find", "pay"];
     const agent = async function* ({ step, ask }: FunctionJob) {
       for (const name of order) await step(name, () => name);
@@ -79,7 +79,7 @@ describe(`createApp on ${runtime}`, () => {
     assert.equal(((await result) as { __error__: { error: string } }).__error__.error, "ReplayMismatch");
   });
 
-  it("refuses a factory that was given as an agent at start if its code shows it, and says what to write", async () => {
+  it("rejects a factory that was passed as an agent at the start if its code shows it, and names the remedy", async () => {
     const factories = {
       now: { agent: () => builder.compile(), max_attempts: 1 },
       later: async () => builder.compile({ checkpointer: false }),
@@ -116,7 +116,7 @@ describe(`createApp on ${runtime}`, () => {
     await app.stop();
   });
 
-  it("says of another factory that was given as an agent what to write", async () => {
+  it("names the remedy for another factory that was passed as an agent", async () => {
     const hidden = builder.compile();
     const unfinished = builder;
     const app = await createApp({
@@ -130,7 +130,7 @@ describe(`createApp on ${runtime}`, () => {
     }
   });
 
-  it("keeps a file, and serves it on a port with a detached fetch", async () => {
+  it("creates a database file, and serves it on a port with a detached fetch", async () => {
     using folder = temporaryFolder();
     const database = join(folder.path, "agents.db");
     let thread_id: string;
@@ -163,7 +163,7 @@ describe(`createApp on ${runtime}`, () => {
     assert.ok(existsSync(join(folder.path, "libsql.db")));
   });
 
-  it("takes the handler's options and the service's in http", async () => {
+  it("passes the options of the handler and of the service in http on", async () => {
     const app = await createApp({
       database: ":memory:",
       agents: { echo },
@@ -184,7 +184,7 @@ describe(`createApp on ${runtime}`, () => {
     assert.equal(await (await get("http://localhost/agents/store/items?key=a")).text(), "own");
   });
 
-  it("names everything that is wrong at once, and opens nothing", async () => {
+  it("lists every problem of its options at once, and opens no database", async () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "never.db");
     assert.deepEqual(
@@ -243,7 +243,7 @@ describe(`createApp on ${runtime}`, () => {
     assert.ok(!existsSync(file));
   });
 
-  it("names a database that cannot be used, and what is missing", async () => {
+  it("names a database that it cannot open, and what is missing", async () => {
     using folder = temporaryFolder();
     const agents = { echo };
     assert.deepEqual(await findProblems({}), [

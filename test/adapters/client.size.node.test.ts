@@ -8,7 +8,7 @@ import { root } from "../support/programs.ts";
 const MAX_BYTES = 4 * 1024;
 
 describe("greenroom/client", () => {
-  it("is at most 4 KB, minified and gzipped, without the SDK, and has nothing of the server", async () => {
+  it("has at most 4 KB, minified and gzipped, without the SDK, and nothing of the server", async () => {
     const { outputFiles, metafile } = await build({
       entryPoints: [join(root, "adapters/client.ts")],
       ...{ bundle: true, minify: true, format: "esm", platform: "browser", write: false, metafile: true },

@@ -43,8 +43,8 @@ describe("client", () => {
     await using place = await open((apiUrl) => ({ apiUrl }))();
     await runWithFeedback(place);
   });
-  it("throws the class RunFailed of the service", () => assert.equal(RunFailed, RunFailedInProcess));
-  it("has the client of the SDK that it was given", () => {
+  it("throws the service's class RunFailed", () => assert.equal(RunFailed, RunFailedInProcess));
+  it("uses the client of the SDK that it received", () => {
     const sdk = new Client2({ apiUrl: "http://127.0.0.1:9" }) as unknown as SdkClient;
     assert.equal(client<object>(sdk).sdk, sdk);
   });

@@ -12,7 +12,7 @@ const readPage = async (options: FakeOptions = {}): Promise<string> => {
 };
 
 describe("/docs", () => {
-  it("has every route and schema of the OpenAPI document, and every link leads somewhere", async () => {
+  it("lists every route and schema of the OpenAPI document, and every link has a target", async () => {
     const page = await readPage();
     const { paths, components } = (await (await fake().send("GET", "/openapi.json")).json()) as OpenApi;
     for (const [path, methods] of Object.entries(paths)) {
@@ -29,7 +29,7 @@ describe("/docs", () => {
     assert.equal(ids.size, [...page.matchAll(/ id="/g)].length);
   });
 
-  it("runs no script and asks no other host, and its policy permits neither", async () => {
+  it("runs no script and requests no other host, and its policy permits neither", async () => {
     const send = (): Promise<Response> => fake({ docs: docsPage }).send("GET", "/docs");
     const [first, second] = [await send(), await send()];
     const policy = first.headers.get("content-security-policy") ?? "";
@@ -42,7 +42,7 @@ describe("/docs", () => {
     assert.doesNotMatch(page, /<script|<link|<img|<iframe| style=| on\w+=|https?:\/\//);
   });
 
-  it("shows no markup of the document as markup", () => {
+  it("escapes the markup of the document", () => {
     const evil = '<img src=x onerror="alert(1)">';
     const operation = { summary: evil, responses: { 200: { description: evil } }, tags: [evil] };
     return docsPage({
@@ -57,7 +57,7 @@ describe("/docs", () => {
       .then((page) => assert.doesNotMatch(page, /<img/));
   });
 
-  it("is the handler's: its mount, its groups; without the option 501", async () => {
+  it("uses the handler's prefix and groups, and responds with 501 without the option", async () => {
     assert.match(await readPage({ prefix: "/agents" }), /<code>\/agents\/threads<\/code>/);
     const less = await readPage({ http: { disable_store: true } });
     assert.match(less, /<code>\/threads<\/code>/);

@@ -49,7 +49,7 @@ function readMessages({ writes, events = [], frames }: Progress) {
   return { ended, written: [...written], shown: emittedIds?.flat() };
 }
 
-it("nothing is kept of what a graph shows after its end", async () => {
+it("nothing that a graph emits after its end is stored", async () => {
   const pace = new StreamBackpressure({} as CheckpointHandle, systemEnvironment());
   const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   async function* chunks(): AsyncGenerator<number> {
@@ -65,7 +65,7 @@ it("nothing is kept of what a graph shows after its end", async () => {
   assert.deepEqual(await pace.next(), { done: true, value: undefined });
 });
 
-it("what a graph shows in one tick does not take a tick for each chunk, however large it is", async () => {
+it("the chunks of one tick of a graph do not take a tick each, however large they are", async () => {
   const bursting = new StateGraph(MessagesAnnotation)
     .addNode("burst", (_state, { writer }) => {
       for (let at = 0; at < BURST; at++) writer?.("x".repeat(1_000));

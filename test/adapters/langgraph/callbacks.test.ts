@@ -58,8 +58,8 @@ async function readNames(graph: Graph, { names }: { names: string[] }): Promise<
   return lists;
 }
 
-describe("a run of a graph", () => {
-  it("reports tools and models of LangChain's createAgent by their names", async () => {
+describe("the callbacks of a LangGraph run", () => {
+  it("report tools and models of LangChain's createAgent by their names", async () => {
     const record = recorder();
     const lookup = tool(() => "found", {
       name: "lookup",
@@ -74,7 +74,7 @@ describe("a run of a graph", () => {
     }
   });
 
-  it("reports chains in nodes and conditional edges by their names, and tells both no name of the node", async () => {
+  it("report chains in nodes and conditional edges by their names, without the name of the node", async () => {
     const record = recorder();
     const inner = RunnableLambda.from((value: unknown) => value).withConfig({ callbacks: record.callbacks });
     const choose = RunnableLambda.from(() => "end").withConfig({ callbacks: record.callbacks });

@@ -65,8 +65,8 @@ const getInterruptId = (step: Step, question: string): string => {
   return interrupt.id;
 };
 
-describe("langgraph: answers", () => {
-  it("go to a tool that asks", async () => {
+describe("langgraph: resume values", () => {
+  it("reach a tool that interrupts", async () => {
     const calls: Json[] = [];
     const send = tool(
       ({ to }) => {
@@ -106,7 +106,7 @@ describe("langgraph: answers", () => {
     assert.deepEqual(contents, ["write", "", 'sent to Ann: {"approved":true}', "done"]);
   });
 
-  it("go by their ids to several that ask, and to the next question of one", async () => {
+  it("reach several pending interrupts by their ids, and the next interrupt of one", async () => {
     const at = host(asking());
     const both = await at.run({ input: {} });
     const next = await at.run({
@@ -129,7 +129,7 @@ describe("langgraph: answers", () => {
     });
   }
 
-  it("come with what they must look like, which is shown as it is", async () => {
+  it("have a response schema, which is emitted unchanged", async () => {
     const graph = new StateGraph(Log)
       .addNode("ask", () => ({
         // LangGraph 1.4 does not know the option.
@@ -150,7 +150,7 @@ describe("langgraph: answers", () => {
   });
 });
 
-describe("langgraph: strict answers", () => {
+describe("langgraph: strict resume values", () => {
   const unknown = "0123456789abcdef0123456789abcdef";
   for (const [reason, resume, pattern] of [
     ["not_pending", { [unknown]: 1 }, new RegExp(`no open interrupt ${unknown}; open: [0-9a-f]{32}, [0-9a-f]{32}$`)],
@@ -172,7 +172,7 @@ describe("langgraph: strict answers", () => {
     });
   }
 
-  it("are taken where they match, and not a second time", async () => {
+  it("are consumed once if they match their interrupts", async () => {
     const at = host(asking());
     const both = await at.run({ input: {} });
     const resume = { [getInterruptId(both, "once?")]: 1, [getInterruptId(both, "first?")]: 2 };
@@ -201,7 +201,7 @@ describe("langgraph: commands", () => {
   ];
   for (const [name, schema] of schemas) {
     for (const update of [undefined, { log: ["first"] }]) {
-      it(`send a node an input of its own, state by ${name}, ${update ? "with" : "without"} an update`, async () => {
+      it(`send a node its own input, state by ${name}, ${update ? "with" : "without"} an update`, async () => {
         const graph = new StateGraph(schema() as typeof Log)
           .addNode("rest", () => ({}), { ends: ["tell", END] })
           .addNode("tell", (state) => ({ told: [state.told, update ? state.log : null] }))
@@ -228,7 +228,7 @@ describe("langgraph: commands", () => {
     }
   }
 
-  it("answer, update and go somewhere at once", async () => {
+  it("answer, update and go to a node at once", async () => {
     const at = host(buildGraph());
     await at.run({ input: {} });
     const goto = [{ node: "tell", input: { told: 5, log: [] } }];
@@ -238,7 +238,7 @@ describe("langgraph: commands", () => {
 });
 
 describe("langgraph: pending writes", () => {
-  it("come back in the order of their tasks' paths, those without one first", async () => {
+  it("are in the order of their tasks' paths, those without one first", async () => {
     const thread = aThread();
     const saver = new Saver({
       threads: createSingleThreadAccess(thread.thread_id, thread.checkpoints),
@@ -277,7 +277,7 @@ describe("langgraph: pending writes", () => {
 });
 
 describe("langgraph: tools inside a subgraph", () => {
-  it("are shown under the graph they were called in", async () => {
+  it("are emitted under the graph that calls them", async () => {
     const look = tool(() => "seen", { name: "look", description: "Looks", schema: z.object({}) });
     const calls = (id: string) => () => ({
       messages: [new AIMessage({ content: "", tool_calls: [{ name: "look", args: {}, id, type: "tool_call" }] })],

@@ -21,7 +21,7 @@ const keeps = (data: unknown = undefined) =>
     .compile();
 
 describe("langgraph: checkpoints", () => {
-  it("leaves one before the input, one with it, one per step, with the run's metadata", async () => {
+  it("are written before the input, with it, and at each step, with the run's metadata", async () => {
     const { run, history } = host(steps().compile());
     await run({ input: { log: ["in"] }, metadata: { tenant: "acme" } });
     const states = await history();
@@ -45,13 +45,13 @@ describe("langgraph: checkpoints", () => {
     assert.match(states[0]?.created_at ?? "", /^\d{4}-.*Z$/);
   });
 
-  it("are not there before the first run", async () => {
+  it("do not exist before the first run", async () => {
     const { executor, thread } = host(steps().compile());
     const at = { thread_id: thread.thread_id, ns: "", checkpoint_id: "1f000000-0000-6000-8000-000000000000" };
     assert.equal(await executor.state?.("graph")?.get(at, thread.checkpoints, { subgraphs: false }), null);
   });
 
-  it("are forked, and no branch takes the other's values", async () => {
+  it("fork without the values of the other branch", async () => {
     const { run, state, history } = host(keeps());
     await run({ input: { log: ["first"] } });
     const start = (await history()).at(-1)?.checkpoint?.checkpoint_id as string;
@@ -86,7 +86,7 @@ describe("langgraph: checkpoints", () => {
     assert.deepEqual(log(forked.state.values), ["in,1", "in,1,in,3,in,5"]);
   });
 
-  it("put channels together that are stored as their writes", async () => {
+  it("combine the writes of channels that are stored as writes", async () => {
     const { z } = await import("zod");
     const items = new DeltaValue(z.array(z.string()).default([]), {
       inputSchema: z.array(z.string()),
@@ -104,7 +104,7 @@ describe("langgraph: checkpoints", () => {
     }
   });
 
-  it("go on from a fork without input", async () => {
+  it("continue from a fork without input", async () => {
     const { run, history } = host(steps().compile());
     await run({ input: {} });
     const before = (await history()).find(({ next }) => next[0] === "two")?.checkpoint?.checkpoint_id as string;
@@ -113,7 +113,7 @@ describe("langgraph: checkpoints", () => {
     assert.notEqual(state.checkpoint?.checkpoint_id, before);
   });
 
-  it("write only what is new, and lists so that they can be stored as tails", async () => {
+  it("store only new values, and lists in a form that allows deltas", async () => {
     const { run, thread } = host(chat());
     await run({ input: { messages: [{ role: "user", content: "1" }] } });
     await run({ input: { messages: [{ role: "user", content: "2" }] } });
@@ -132,7 +132,7 @@ describe("langgraph: checkpoints", () => {
     assert.ok(!untouched?.includes("__start__"));
   });
 
-  it("give messages back as messages", async () => {
+  it("return messages as messages", async () => {
     const receivedInputs: unknown[] = [];
     const Parts = Annotation.Root({ ...MessagesAnnotation.spec, part: Annotation<AIMessageChunk> });
     const graph = new StateGraph(Parts)
@@ -166,7 +166,7 @@ describe("langgraph: checkpoints", () => {
     ]);
   });
 
-  it("give hostile data back as it was sent, and construct nothing from it", async () => {
+  it("return hostile data unchanged, and construct nothing from it", async () => {
     const data = JSON.parse(`{
       "lc": 1, "type": "constructor", "id": ["langchain_core", "messages", "HumanMessage"], "kwargs": {"content": "x"},
       "__proto__": {"polluted": true}, "constructor": {"prototype": {"polluted": true}},
@@ -183,7 +183,7 @@ describe("langgraph: checkpoints", () => {
     assert.equal(({} as { polluted?: unknown }).polluted, undefined);
   });
 
-  it("give back what JSON does not have", async () => {
+  it("return values that JSON does not have", async () => {
     class Point {
       x = 1;
       next: unknown = undefined;
@@ -241,7 +241,7 @@ describe("langgraph: checkpoints", () => {
     });
   });
 
-  it("fail the run, naming the channel, for what cannot be stored", async () => {
+  it("fail the run, naming the channel, if a value cannot be stored", async () => {
     await assert.rejects(
       host(keeps({ f: () => 1 })).run({ input: {} }),
       /channel "data" cannot be stored: it contains a function/i,
@@ -265,7 +265,7 @@ describe("langgraph: checkpoints", () => {
     }
   });
 
-  it("written on exit keep an interrupt and take its answer", async () => {
+  it("keep an interrupt and take its resume value if they are written on exit", async () => {
     const { run, thread } = host(asks());
     const { state } = await run({ input: {}, durability: "exit" });
     assert.deepEqual(state.next, ["ask"]);

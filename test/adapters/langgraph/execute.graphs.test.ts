@@ -39,7 +39,7 @@ async function copyOfLangGraph(): Promise<AsyncDisposable & { load<Module>(speci
 }
 
 describe("langgraph: graphs", () => {
-  it("are left as they were, and serve two executors at once", async () => {
+  it("are not changed, and serve two executors at once", async () => {
     const graph = steps().compile();
     const before = new Map(Object.entries(graph));
     const hosts = [host(graph), host(graph)];
@@ -57,7 +57,7 @@ describe("langgraph: graphs", () => {
     assert.equal(graph.checkpointer, undefined);
   });
 
-  it("are taken as builders, factories and entries", async () => {
+  it("are accepted as builders, factories and entries", async () => {
     const configs: unknown[] = [];
     const executor = langgraph({
       builder: steps(),
@@ -89,11 +89,11 @@ describe("langgraph: graphs", () => {
     assert.deepEqual(configs, ["m"]);
   });
 
-  it("are refused at once when they are none", () => {
+  it("are rejected at once if they are no graphs", () => {
     assert.throws(() => langgraph({ wrong: { nodes: [] } as never }), /Graph wrong is neither/);
   });
 
-  it("get context, configuration and ids", async () => {
+  it("receive context, configuration and ids", async () => {
     let receivedConfig: LangGraphRunnableConfig | undefined;
     const graph = new StateGraph(Log)
       .addNode("look", (_state, config: LangGraphRunnableConfig) => {
@@ -125,7 +125,7 @@ describe("langgraph: graphs", () => {
     assert.equal(receivedConfig?.metadata?.run_id, job.run_id);
   });
 
-  it("are drawn, with subgraphs where asked", async () => {
+  it("are drawn, with subgraphs if requested", async () => {
     const graph = new StateGraph(Log)
       .addNode("child", steps().compile())
       .addEdge(START, "child")
@@ -149,7 +149,7 @@ describe("langgraph: graphs", () => {
     assert.deepEqual(Object.keys(await state.subgraphs("graph", null, true)), ["child"]);
   });
 
-  it("say what their state looks like where they know", async () => {
+  it("have a state schema if they declare one", async () => {
     const { z } = await import("zod");
     const graph = new StateGraph({ state: z.object({ count: z.number() }), context: z.object({ tone: z.string() }) })
       .addNode("one", () => ({}))

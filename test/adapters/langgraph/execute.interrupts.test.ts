@@ -18,7 +18,7 @@ const asksTwice = (log: string[] = []) =>
     .compile();
 
 describe("langgraph: interrupts and commands", () => {
-  it("stops at an interrupt and goes on with its answer", async () => {
+  it("stop the run, which continues with the resume value", async () => {
     const { run, state } = host(asks());
     const stopped = await run({ input: {}, modes: ["values", "updates"] });
     const { next, tasks } = stopped.state;
@@ -38,7 +38,7 @@ describe("langgraph: interrupts and commands", () => {
   });
 
   for (const answer of [false, null, 0, ""]) {
-    it(`takes ${JSON.stringify(answer)} for an answer`, async () => {
+    it(`accept ${JSON.stringify(answer)} as a resume value`, async () => {
       const { run } = host(asks());
       await run({ input: {} });
       const { state } = await run({ command: { resume: answer } });
@@ -46,7 +46,7 @@ describe("langgraph: interrupts and commands", () => {
     });
   }
 
-  it("answers several interrupts by their ids", async () => {
+  it("get several resume values by their ids", async () => {
     const { run } = host(asksTwice());
     const { state } = await run({ input: {} });
     const interrupts = state.tasks.flatMap((pending) => pending.interrupts);
@@ -57,7 +57,7 @@ describe("langgraph: interrupts and commands", () => {
     assert.deepEqual(log(answered.state.values), ["left to left?", "quiet", "right to right?"]);
   });
 
-  it("does not run finished tasks again when the head is named as the checkpoint", async () => {
+  it("do not run finished tasks again if the checkpoint of the request is the head", async () => {
     const calls: string[] = [];
     const { run } = host(asksTwice(calls));
     const { state } = await run({ input: {} });
@@ -66,7 +66,7 @@ describe("langgraph: interrupts and commands", () => {
     assert.deepEqual(calls, ["quiet"]);
   });
 
-  it("goes on from an answer that an attempt before it left behind", async () => {
+  it("continue from a resume value that an earlier attempt stored", async () => {
     const { run, thread } = host(asks());
     const { state } = await run({ input: {} });
     const at = state.checkpoint as { ns: string; checkpoint_id: string };
@@ -76,7 +76,7 @@ describe("langgraph: interrupts and commands", () => {
     assert.deepEqual(log(resumed.values), ['answer "stored"', "after"]);
   });
 
-  it("goes on from the newest checkpoint in a second attempt", async () => {
+  it("continue from the newest checkpoint in a second attempt", async () => {
     let broken = true;
     const graph = new StateGraph(Log)
       .addNode("one", () => ({ log: ["one"] }))
@@ -95,7 +95,7 @@ describe("langgraph: interrupts and commands", () => {
     assert.deepEqual(log(state.values), ["in", "one", "two"]);
   });
 
-  it("updates the state and goes where a command says", async () => {
+  it("update the state and continue at the node of a command", async () => {
     const { run } = host(steps().compile());
     await run({ input: { data: 1 } });
     const { state } = await run({ command: { update: { log: ["changed"] }, goto: ["told"] } });
@@ -104,14 +104,14 @@ describe("langgraph: interrupts and commands", () => {
     assert.deepEqual(log(pairs.state.values), ["one", "two", "changed", "told 1", "pairs"]);
   });
 
-  it("sends a node an input of its own", async () => {
+  it("send a node its own input", async () => {
     const { run } = host(steps().compile());
     await run({ input: {} });
     const { state } = await run({ command: { goto: [{ node: "told", input: { data: "this" } }] } });
     assert.deepEqual(log(state.values), ["one", "two", "told this"]);
   });
 
-  it("stops at static breakpoints and goes on from them", async () => {
+  it("stop at static breakpoints and continue from them", async () => {
     for (const [changes, next] of [
       [{ interrupt_before: ["two"] }, ["two"]],
       [{ interrupt_after: ["one"] }, ["two"]],
@@ -125,7 +125,7 @@ describe("langgraph: interrupts and commands", () => {
     }
   });
 
-  it("keeps sends that wait at a breakpoint", async () => {
+  it("keep sends that wait at a breakpoint", async () => {
     const graph = new StateGraph(Log)
       .addNode("work", (state: typeof Log.State) => ({ log: [`work ${state.data}`] }))
       .addConditionalEdges(START, () => ["a", "b"].map((data) => new Send("work", { data })))
@@ -136,7 +136,7 @@ describe("langgraph: interrupts and commands", () => {
     assert.deepEqual(log((await run()).state.values), ["in", "work a", "work b"]);
   });
 
-  it("interrupts inside a subgraph that was compiled with a saver of its own, and keeps everything itself", async () => {
+  it("stop inside a subgraph that was compiled with its own saver, and store all checkpoints in the service", async () => {
     const graphSaver = new MemorySaver();
     const child = new StateGraph(Log)
       .addNode("inner", () => ({ log: [`inner ${interrupt("in?")}`] }))
@@ -161,7 +161,7 @@ describe("langgraph: interrupts and commands", () => {
     assert.deepEqual(Object.keys(graphSaver.storage), []);
   });
 
-  it("hosts functional graphs", async () => {
+  it("work in functional graphs", async () => {
     const double = task("double", async (value: number) => value * 2);
     const flow = entrypoint("flow", async (value: number) => (await double(value)) + (interrupt("add?") as number));
     const { run } = host(flow);

@@ -63,7 +63,7 @@ async function race(service: Service, assistant_id: string, messages: number, tu
 
 describe("run.start and input.respond at once", () => {
   for (const assistant_id of ["graph", "plain"]) {
-    it(`keep every message, or refuse it: ${assistant_id}, ${RACES} times`, async () => {
+    it(`keep every message, or reject it: ${assistant_id}, ${RACES} times`, async () => {
       const executor = combine(langgraph({ graph }), fromFunctions({ plain }));
       await using kit = await testService({ executor });
       const lost: string[] = [];

@@ -122,14 +122,14 @@ async function dies(
 
 describe("a later attempt of a LangGraph run", () => {
   for (const durability of ["async", "sync", "exit"] as const) {
-    it(`goes on from what the earlier one has stored (${durability})`, async () => {
+    it(`continues from what the earlier one has stored (${durability})`, async () => {
       const { values } = await dies(wide(), [], { input: { log: ["in"] }, durability });
       assert.deepEqual(values, { log: ["in", "a", "b", "c", "d"] });
       const nextDeath = await dies(wide(), [{ input: {} }], { input: { log: ["more"] }, durability });
       assert.deepEqual((nextDeath.values as JsonObject).log, ["a", "b", "c", "d", "more", "a", "b", "c", "d"]);
     });
 
-    it(`goes on from a fork, and does not fork again (${durability})`, async () => {
+    it(`continues from a fork, and does not fork again (${durability})`, async () => {
       const fork = (ended: readonly Awaited<ReturnType<typeof run>>[]): JobChanges => ({
         input: { log: ["forked"] },
         from: ended[0]?.state.checkpoint ?? null,
@@ -158,27 +158,27 @@ describe("a later attempt of a LangGraph run", () => {
             const answers = { [id]: text, ...(by === "id" ? {} : { other: 3 }) };
             return { command: { resume: by === "value" ? text : answers }, durability };
           };
-        it(`gives an answer once, to the question it is for (${name}, by ${by}, ${durability})`, async () => {
+        it(`gives a resume value once, to its interrupt (${name}, by ${by}, ${durability})`, async () => {
           const first = await dies(graph, [{ input: {} }], answer("one"));
           assert.deepEqual(first.questions, ["second?"]);
           const last = await dies(graph, [{ input: {} }, { command: { resume: "one" } }], answer("two"));
           const { log } = last.values as { log: string[] };
           assert.deepEqual([...log].sort(), ["after", "one, two", "quiet"]);
         });
-        it(`gives the same answer to two questions in two runs (${name}, by ${by}, ${durability})`, async () => {
+        it(`gives equal resume values to two interrupts in two runs (${name}, by ${by}, ${durability})`, async () => {
           const last = await dies(graph, [{ input: {} }, { command: { resume: "yes" } }], answer("yes"));
           assert.ok((last.values as { log: string[] }).log.includes("yes, yes"));
         });
       }
     }
 
-    it(`gives one answer to all who ask, as LangGraph does (${durability})`, async () => {
+    it(`gives one resume value to all interrupts, as LangGraph does (${durability})`, async () => {
       const { values } = await dies(siblings(), [{ input: {} }], { command: { resume: "x" }, durability });
       assert.deepEqual(values, { log: ['left "x"', 'right "x"'] });
     });
 
     for (const answer of [false, null, 0, ""]) {
-      it(`keeps the answer ${JSON.stringify(answer)} (${durability})`, async () => {
+      it(`keeps the resume value ${JSON.stringify(answer)} (${durability})`, async () => {
         const { questions } = await dies(asking(), [{ input: {} }], { command: { resume: answer }, durability });
         assert.deepEqual(questions, ["second?"]);
         const { values } = await dies(siblings(), [{ input: {} }], (ended) => {
@@ -192,7 +192,7 @@ describe("a later attempt of a LangGraph run", () => {
     }
   }
 
-  it("shows the state it goes on from, once, before anything else", async () => {
+  it("emits the state from which it continues once, before anything else", async () => {
     const executor = langgraph({ graph: wide() });
     const thread = aThread();
     const job = aJob(thread, "graph", { input: { log: ["in"] }, modes: ["values", "updates"] });

@@ -4,10 +4,10 @@ import { DeltaValue, END, interrupt, START, StateGraph, StateSchema } from "@lan
 import type { JsonObject } from "../../../lib/json.ts";
 import { asks, chat, host, Log, log, steps } from "./execute.harness.ts";
 
-describe("langgraph: runs that leave nothing", () => {
+describe("langgraph: runs without durability", () => {
   const bare = { stateless: true, durability: "exit" } as const;
 
-  it("write no checkpoint, and end with their state alone", async () => {
+  it("write no checkpoint, and end with their state only", async () => {
     const { run, thread } = host(chat());
     const { state } = await run({ ...bare, input: { messages: ["Hi"] } });
     assert.deepEqual(
@@ -21,7 +21,7 @@ describe("langgraph: runs that leave nothing", () => {
     assert.deepEqual(thread.checkpoints.puts, []);
   });
 
-  it("show their interrupts, those of subgraphs too", async () => {
+  it("emit their interrupts, also those of subgraphs", async () => {
     const child = new StateGraph(Log)
       .addNode("inner", () => ({ log: [`inner ${interrupt("in?")}`] }))
       .addEdge(START, "inner")
@@ -43,7 +43,7 @@ describe("langgraph: runs that leave nothing", () => {
     }
   });
 
-  it("remember what a stateful subgraph did within the run", async () => {
+  it("keep the state of a stateful subgraph within the run", async () => {
     const child = new StateGraph(Log)
       .addNode("inner", (state) => ({ log: [`inner ${state.log.length}`] }))
       .addEdge(START, "inner")
@@ -62,7 +62,7 @@ describe("langgraph: runs that leave nothing", () => {
     assert.deepEqual(thread.checkpoints.puts, []);
   });
 
-  it("put channels together that are kept as their writes", async () => {
+  it("combine the writes of channels that are stored as writes", async () => {
     const { z } = await import("zod");
     const items = new DeltaValue(z.array(z.string()).default([]), {
       inputSchema: z.array(z.string()),
@@ -79,7 +79,7 @@ describe("langgraph: runs that leave nothing", () => {
     assert.deepEqual([state.next, state.values], [["ask"], { items: ["1", "a"] }]);
   });
 
-  it("write checkpoints where the request asks for them, and read those of an attempt before", async () => {
+  it("write checkpoints if the request sets a durability, and read those of an earlier attempt", async () => {
     const { run, thread } = host(steps().compile());
     const { state } = await run({ ...bare, durability: "async", input: {} });
     assert.equal(state.checkpoint?.checkpoint_id, thread.checkpoints.puts.at(-1)?.checkpoint_id);

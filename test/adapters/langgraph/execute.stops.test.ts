@@ -167,10 +167,10 @@ const shapes: Readonly<Record<string, (scene: Scene) => Graph>> = {
   },
 };
 
-describe("a LangGraph run that is stopped", () => {
+describe("a stopped LangGraph run", () => {
   for (const [name, make] of Object.entries(shapes)) {
     for (const modes of [["values"], ["values", "events"]] as const) {
-      it(`begins nothing more, and ends when the node at work has: ${name} (${modes})`, async () => {
+      it(`starts nothing more, and ends once its active node has: ${name} (${modes})`, async () => {
         const { calls, state } = await stopped(make, { modes });
         assert.deepEqual(
           calls.filter((call) => call !== "try"),
@@ -184,7 +184,7 @@ describe("a LangGraph run that is stopped", () => {
   }
 
   for (const durability of ["async", "sync"] as const) {
-    it(`keeps what had finished, and goes on with the rest (${durability})`, async () => {
+    it(`keeps finished tasks, and continues with the others (${durability})`, async () => {
       let calls: string[] = [];
       let stops = true;
       const { state, run } = await stopped(
@@ -218,7 +218,7 @@ describe("a LangGraph run that is stopped", () => {
   }
 
   for (const kind of ["a node", "a tool", "a node of a subgraph"] as const) {
-    it(`tells ${kind} why, at once`, async () => {
+    it(`passes the reason to ${kind} at once`, async () => {
       const abort = new AbortController();
       const heard: unknown[] = [];
       const listen = (signal: AbortSignal | undefined): Promise<never> =>
@@ -250,7 +250,7 @@ describe("a LangGraph run that is stopped", () => {
   }
 });
 
-describe("a tool call that a stop left unanswered", () => {
+describe("a tool call without a response after a stop", () => {
   const receivedTexts: string[][] = [];
   let stops = true;
   const agent = ({ stop }: Scene): Graph =>
@@ -275,7 +275,7 @@ describe("a tool call that a stop left unanswered", () => {
     ((values as { messages: JsonObject[] } | undefined)?.messages ?? []).map(({ type }) => type);
   const input = { messages: [{ role: "user", content: "book a seat" }] };
 
-  it("stays in the state, with the tool to be called next, and a run without input answers it", async () => {
+  it("stays in the state, with the tool as the next task, and a run without input answers it", async () => {
     stops = true;
     const { state, run } = await stopped(agent, { input });
     assert.deepEqual([types(state?.values), state?.next], [["human", "ai"], ["tools"]]);
@@ -285,7 +285,7 @@ describe("a tool call that a stop left unanswered", () => {
     assert.deepEqual(ended.next, []);
   });
 
-  it("is what the model sees next when the run after it has input, unless that answers it", async () => {
+  it("is in the next model call if the next run has input, unless the input answers it", async () => {
     stops = true;
     const { run } = await stopped(agent, { input });
     stops = false;

@@ -9,7 +9,7 @@ import { chat, getEventData, host, Log, log, steps } from "./execute.harness.ts"
 import { aJob, run } from "./executor.harness.ts";
 
 describe("langgraph: streams", () => {
-  it("ends with the state it left, and the checkpoint that holds it", async () => {
+  it("end with the final state, and the checkpoint that has it", async () => {
     const { run, state } = host(steps().compile());
     const { events, state: last } = await run({ input: { log: ["in"] } });
     assert.deepEqual(events, []);
@@ -20,13 +20,13 @@ describe("langgraph: streams", () => {
     assert.equal(stored.checkpoint?.checkpoint_id, last.checkpoint?.checkpoint_id);
   });
 
-  it("shows values and updates of each step", async () => {
+  it("have values and updates of each step", async () => {
     const { events } = await host(steps().compile()).run({ input: { log: ["in"] }, modes: ["values", "updates"] });
     assert.deepEqual(getEventData(events, "values").map(log), [["in"], ["in", "one"], ["in", "one", "two"]]);
     assert.deepEqual(getEventData(events, "updates"), [{ one: { log: ["one"] } }, { two: { log: ["two"] } }]);
   });
 
-  it("shows tasks, checkpoints, debug and custom events", async () => {
+  it("have tasks, checkpoints, debug and custom events", async () => {
     const graph = new StateGraph(Log)
       .addNode("one", (_state, config: LangGraphRunnableConfig) => {
         config.writer?.({ progress: 1 });
@@ -55,7 +55,7 @@ describe("langgraph: streams", () => {
     assert.ok(!JSON.stringify(events).includes("__pregel_checkpointer"));
   });
 
-  it("keeps secrets out of what it shows and stores", async () => {
+  it("contain no secrets, and neither does the storage", async () => {
     const { run, thread } = host(steps().compile());
     const { events } = await run({
       input: {},
@@ -67,7 +67,7 @@ describe("langgraph: streams", () => {
     assert.ok(!JSON.stringify(thread.checkpoints.puts).includes("s3cret"));
   });
 
-  it("takes messages with role or type, and keeps their ids", async () => {
+  it("accept messages with role or type, and keep their ids", async () => {
     const { run } = host(chat());
     const { state } = await run({
       input: {
@@ -86,7 +86,7 @@ describe("langgraph: streams", () => {
     assert.deepEqual([messages[2]?.type, messages[2]?.content], ["ai", "Hello"]);
   });
 
-  it("streams tokens under the id that the message has in the state", async () => {
+  it("have tokens under the id that the message has in the state", async () => {
     const { run } = host(chat());
     const { events, state } = await run({
       input: { messages: [{ role: "user", content: "hi" }] },
@@ -111,7 +111,7 @@ describe("langgraph: streams", () => {
     }
   });
 
-  it("keeps all messages that one node returns without ids, though they are watched", async () => {
+  it("have all messages that one node returns without ids, also with mode messages", async () => {
     const graph = new StateGraph(MessagesAnnotation)
       .addNode("two", () => ({ messages: [new AIMessage("a"), new AIMessage("b")] }))
       .addEdge(START, "two")
@@ -126,7 +126,7 @@ describe("langgraph: streams", () => {
     assert.deepEqual(emittedMessages, storedMessages);
   });
 
-  it("runs the graph once where events and other modes are asked for together", async () => {
+  it("run the graph once if events and other modes are requested together", async () => {
     let calls = 0;
     const graph = new StateGraph(Log)
       .addNode("count", () => {
@@ -149,7 +149,7 @@ describe("langgraph: streams", () => {
     assert.deepEqual(log(state.values), ["in", "counted"]);
   });
 
-  it("names the namespace of subgraphs when they are asked for", async () => {
+  it("name the namespace of subgraphs if requested", async () => {
     const child = new StateGraph(Log)
       .addNode("inner", () => ({ log: ["inner"] }))
       .addEdge(START, "inner")
@@ -168,7 +168,7 @@ describe("langgraph: streams", () => {
     );
   });
 
-  it("names the graph, not the task, as the namespace of messages", async () => {
+  it("name the graph, not the task, as the namespace of messages", async () => {
     const { events } = await host(
       new StateGraph(MessagesAnnotation).addNode("child", chat()).addEdge(START, "child"),
     ).run({
@@ -182,8 +182,8 @@ describe("langgraph: streams", () => {
   });
 });
 
-describe("langgraph: ends", () => {
-  it("with the error of a node", async () => {
+describe("langgraph: the end of a run", () => {
+  it("is the error of a node", async () => {
     class Odd extends Error {
       override name = "Odd";
     }
@@ -202,7 +202,7 @@ describe("langgraph: ends", () => {
     assert.deepEqual([stored.tasks[0]?.name, stored.tasks[0]?.error], ["bad", "boom"]);
   });
 
-  it("at the recursion limit", async () => {
+  it("is an error at the recursion limit", async () => {
     const graph = new StateGraph(Log)
       .addNode("loop", () => ({ log: ["x"] }))
       .addEdge(START, "loop")
@@ -215,7 +215,7 @@ describe("langgraph: ends", () => {
     assert.deepEqual(log((await state()).values), ["x", "x", "x"]);
   });
 
-  it("when nobody reads on", async () => {
+  it("comes when no reader is left", async () => {
     const calls: string[] = [];
     const graph = new StateGraph(Log)
       .addNode("one", () => ({ log: ["one"] }))
@@ -241,7 +241,7 @@ describe("langgraph: ends", () => {
   });
 
   for (const durability of ["async", "sync", "exit"] as const) {
-    it(`with the very error of a lost lease (${durability})`, async () => {
+    it(`is the original error of a lost lease (${durability})`, async () => {
       const graph = new StateGraph(Log)
         .addNode("lose", () => {
           thread.checkpoints.fails = lost;

@@ -103,8 +103,8 @@ function lives(events: readonly StreamEvent[]): string[] {
 
 const modes = ["lifecycle"] as const;
 
-describe("langgraph: lifecycle", () => {
-  it("shows each subgraph's start and end, though nothing else of subgraphs", async () => {
+describe("langgraph: lifecycle frames", () => {
+  it("have each subgraph's start and end, without other frames of subgraphs", async () => {
     const { frames } = await host(beside(beside(child(says("deep")))))({ input: {}, modes });
     assert.deepEqual(lives(frames), ["n0:A started", "n0:A|n0:B started", "n0:A|n0:B completed", "n0:A completed"]);
     assert.equal(frames.length, 4);
@@ -118,7 +118,7 @@ describe("langgraph: lifecycle", () => {
   });
 
   for (const subgraphs of [false, true]) {
-    it(`changes nothing else that is shown, subgraphs ${subgraphs ? "shown" : "hidden"}`, async () => {
+    it(`change no other frame, subgraphs ${subgraphs ? "shown" : "hidden"}`, async () => {
       const requestedModes = [
         "values",
         "updates",
@@ -157,7 +157,7 @@ describe("langgraph: lifecycle", () => {
     });
   }
 
-  it("says which have failed, and why the run did", async () => {
+  it("name the failed subgraphs, and the error of the run", async () => {
     const { frames, error } = await host(beside(beside(child(throws))))({ input: {}, modes });
     assert.equal((error as Error).message, "boom");
     const why = '{"error":"boom"}';
@@ -193,7 +193,7 @@ describe("langgraph: lifecycle", () => {
     }
   });
 
-  it("says that one has failed of which the run goes on", async () => {
+  it("name a failed subgraph whose error the run catches", async () => {
     const inside = beside(child(throws));
     const catches: Body = async (_state, config) => {
       await assert.rejects(inside.invoke({ log: [] }, config as never), /boom/);
@@ -209,7 +209,7 @@ describe("langgraph: lifecycle", () => {
     ]);
   });
 
-  it("says which wait for an answer, and starts them again with it", async () => {
+  it("name the subgraphs that wait for a resume value, and start them again with it", async () => {
     const graph = beside(
       child(() => ({ log: [interrupt("q")] })),
       child(says("fine")),
@@ -225,7 +225,7 @@ describe("langgraph: lifecycle", () => {
     assert.deepEqual(lives(answered.frames), ["n0:A started", "n0:A completed"]);
   });
 
-  it("ends at a breakpoint inside as interrupted", async () => {
+  it("end as interrupted at a breakpoint inside", async () => {
     const go = host(beside(child(says("x"), { interruptBefore: ["inner"] })));
     const stopped = await go({ input: {}, modes: ["lifecycle", "values"] });
     assert.deepEqual(lives(stopped.frames), ["n0:A started", "n0:A interrupted"]);
@@ -233,7 +233,7 @@ describe("langgraph: lifecycle", () => {
     assert.deepEqual(lives((await go({ modes })).frames), ["n0:A started", "n0:A completed"]);
   });
 
-  it("tells the graphs that one node calls apart, and names the tool call that they answer", async () => {
+  it("distinguish the graphs that one node calls, and name their tool calls", async () => {
     const inside = child(says("x"));
     const twice: Body = async (_state, config) => {
       for (const _ of [1, 2]) await inside.invoke({ log: [] }, config as never);
@@ -264,7 +264,7 @@ describe("langgraph: lifecycle", () => {
     ]);
   });
 
-  it("starts a graph that keeps its state again each time", async () => {
+  it("start a graph that keeps its state again each time", async () => {
     const Count = Annotation.Root({ left: Annotation<number> });
     const keeps = new StateGraph(Count)
       .addNode("inner", ({ left: current }) => ({ left: current - 1 }))
@@ -283,7 +283,7 @@ describe("langgraph: lifecycle", () => {
   });
 });
 
-describe("langgraph: messages that are whole", () => {
+describe("langgraph: whole messages", () => {
   const model = (name: string): ((state: { messages: BaseMessage[] }) => Promise<{ messages: BaseMessage[] }>) => {
     const saidModel = new FakeListChatModel({ responses: [name] });
     return async ({ messages }) => ({ messages: [await saidModel.invoke(messages)] });
@@ -328,7 +328,7 @@ describe("langgraph: messages that are whole", () => {
     ]);
   });
 
-  it("are complete in the graph they come from", async () => {
+  it("are complete in the graph that emits them", async () => {
     const inside = new StateGraph(MessagesAnnotation).addNode("model", model("in")).addEdge(START, "model").compile();
     const graph = new StateGraph(MessagesAnnotation)
       .addNode("mid", inside)
@@ -352,7 +352,7 @@ describe("langgraph: messages that are whole", () => {
     ]);
   });
 
-  it("are complete though the next node fails", async () => {
+  it("are complete if the next node fails", async () => {
     const graph = new StateGraph(MessagesAnnotation)
       .addNode("model", model("kept"))
       .addNode("fails", () => {
@@ -370,7 +370,7 @@ describe("langgraph: messages that are whole", () => {
     ]);
   });
 
-  it("are complete as soon as their node is done, while another goes on, whatever channel holds them", async () => {
+  it("are complete as soon as their node is done, while another is active, in any channel", async () => {
     const State = Annotation.Root({ ...MessagesAnnotation.spec, note: Annotation<AIMessage> });
     const noted = Promise.withResolvers<void>();
     const asideModel = new FakeListChatModel({ responses: ["aside"] });
@@ -397,8 +397,8 @@ describe("langgraph: messages that are whole", () => {
   });
 });
 
-describe("langgraph: events", () => {
-  it("name the runs that theirs is part of, outermost first", async () => {
+describe("langgraph: frames of mode events", () => {
+  it("name their parent runs, outermost first", async () => {
     const inside = child(async (_state, config) => {
       await dispatchCustomEvent("note", { at: 1 }, config);
       const reply = await new FakeListChatModel({ responses: ["Hi"] }).invoke("x", config);

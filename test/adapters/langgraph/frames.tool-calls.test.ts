@@ -53,8 +53,8 @@ async function readFrames(mode: StreamMode): Promise<readonly { event: string; d
   return all.map(({ event, data }) => ({ event, data: JSON.parse(String(data)) as JsonObject[] }));
 }
 
-describe("langgraph: tool calls in pieces", () => {
-  it("are put together in mode messages", async () => {
+describe("langgraph: streamed tool calls", () => {
+  it("are combined in mode messages", async () => {
     const frames = await readFrames("messages");
     const calls = (kind: string): unknown[] =>
       frames.filter(({ event }) => event === `messages/${kind}`).map(({ data }) => data[0]?.tool_calls);
@@ -63,7 +63,7 @@ describe("langgraph: tool calls in pieces", () => {
     assert.deepEqual(calls("complete"), [[CALL]]);
   });
 
-  it("come as they are in mode messages-tuple", async () => {
+  it("are unchanged in mode messages-tuple", async () => {
     const frames = await readFrames("messages-tuple");
     const pieces = frames.flatMap(({ event, data }) =>
       event === "messages" ? ((data[0]?.tool_call_chunks ?? []) as JsonObject[]) : [],
@@ -74,7 +74,7 @@ describe("langgraph: tool calls in pieces", () => {
     );
   });
 
-  it("come as they are in mode events, and whole at the end", async () => {
+  it("are unchanged in mode events, and whole at the end", async () => {
     const frames = await readFrames("events");
     const toolEvents = frames
       .filter(({ event }) => event === "events")
@@ -94,7 +94,7 @@ describe("langgraph: tool calls in pieces", () => {
 });
 
 describe("langgraph: tokens", () => {
-  it("come before their run ends, however many runs stream at once", async () => {
+  it("come before their run ends, also if many runs stream at once", async () => {
     const text = "a word ".repeat(30);
     const graph = new StateGraph(MessagesAnnotation)
       .addNode("model", async ({ messages }) => {

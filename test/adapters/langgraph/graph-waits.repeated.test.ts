@@ -44,7 +44,7 @@ const repeating = (opened: string[]) =>
 
 describe("a node that waits several times", () => {
   for (const location of ["of a graph", "of a subgraph"]) {
-    it(`${location} gets each event once, in its order`, async () => {
+    it(`${location} receives each event once, in its order`, async () => {
       const opened: string[] = [];
       const node = repeating(opened);
       const agent =
@@ -75,7 +75,7 @@ describe("a node that waits several times", () => {
     });
   }
 
-  it("gets no event twice when the process stops between two of its waits", async (context) => {
+  it("receives no event twice if the process stops between two of its waits", async (context) => {
     const folder = mkdtempSync(join(tmpdir(), "graph-waits-"));
     context.after(() => rmSync(folder, { recursive: true, force: true }));
     const file = join(folder, "waits.db");

@@ -80,7 +80,7 @@ const readLog = async (kit: TestService, thread_id: string): Promise<Json[]> =>
   ((await kit.service.threads.state(thread_id)).values as { log: Json[] }).log;
 
 describe("a node that sleeps", () => {
-  it("frees the worker, and shows no interrupt", async () => {
+  it("frees the worker slot, and emits no interrupt", async () => {
     const clock = testClock();
     await using kit = await testService({ executor: langgraph({ agent: sleeper.compile() }), environment: clock });
     const { runs, threads } = kit.service;
@@ -133,7 +133,7 @@ describe("a node that sleeps", () => {
 });
 
 describe("a tool that waits", () => {
-  it("gets the event that comes to the address, after a restart of the service too", async () => {
+  it("receives the event that comes to its address, also after a restart of the service", async () => {
     const file = newFile();
     const options = () => ({
       executor: langgraph({ agent: shipping.compile() }),
@@ -168,7 +168,7 @@ describe("a tool that waits", () => {
 });
 
 describe("a wait beside an interrupt", () => {
-  it("is not shown, and stays open when the interrupt is answered", async () => {
+  it("is not emitted, and stays pending when the interrupt is answered", async () => {
     await using kit = await testService({
       executor: langgraph({ agent: both(async () => await wait("go")).compile() }),
     });
@@ -195,7 +195,7 @@ describe("a wait beside an interrupt", () => {
     assert.deepEqual(await readLog(kit, thread_id), ["answer yes", { n: 1 }]);
   });
 
-  it("is answered in a run of its own while the interrupt stays open, and its time counts from the first appearance", async () => {
+  it("is resumed in a separate run while the interrupt stays pending, and its timeout counts from its first appearance", async () => {
     const clock = testClock();
     const agent = both(async () => {
       await sleep("nap", "2d");
@@ -233,7 +233,7 @@ const outer = new StateGraph(Log)
   .addEdge(["inner", "beside"], "last");
 
 describe("a subgraph that waits", () => {
-  it("shows nothing of it in any mode, channel or state, and goes on with the event", async () => {
+  it("emits nothing about it in any mode, channel or state, and continues with the event", async () => {
     await using kit = await testService({ executor: langgraph({ agent: outer.compile() }) });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -295,7 +295,7 @@ describe("a run of a graph that sleeps", () => {
   };
   const kit = () => testService({ executor: langgraph({ agent: sleeper.compile() }) });
 
-  it("is cancelled, and nothing of it wakes", async () => {
+  it("can be cancelled, and is not resumed", async () => {
     await using it = await kit();
     const { runs, threads, thread_id, run_id } = await begin(it);
     await runs.cancel(thread_id, run_id, { wait: true });
@@ -316,7 +316,7 @@ describe("a run of a graph that sleeps", () => {
     assert.equal((await threads.get(thread_id)).status, "busy");
   });
 
-  it("is left out of a copy of its thread, which goes on by itself", async () => {
+  it("is not in a copy of its thread, which continues by itself", async () => {
     await using it = await kit();
     const { runs, threads, thread_id, run_id } = await begin(it);
     const copy = await threads.copy(thread_id);
@@ -326,14 +326,14 @@ describe("a run of a graph that sleeps", () => {
     assert.equal(await isWaiting(it, thread_id, run_id)(), true);
   });
 
-  it("goes with its thread", async () => {
+  it("is deleted with its thread", async () => {
     await using it = await kit();
     const { runs, threads, thread_id, run_id } = await begin(it);
     await threads.delete(thread_id);
     await assert.rejects(runs.get(thread_id, run_id), { code: "not_found" });
   });
 
-  it("refuses to sleep where no state is kept", async () => {
+  it("rejects the sleep if no state is stored", async () => {
     await using it = await kit();
     const { result } = await it.service.runs.wait(null, { assistant_id: "agent", input: {} });
     const failed = (await result) as unknown as { __error__: { message: string } };
@@ -344,7 +344,7 @@ describe("a run of a graph that sleeps", () => {
 });
 
 describe("a node beside others", () => {
-  it("sleeps while the others go on, and a wait ends by its timeout", async () => {
+  it("sleeps while the others continue, and a wait ends at its timeout", async () => {
     const clock = testClock();
     const agent = new StateGraph(Log)
       .addNode("sleeps", async () => {

@@ -45,7 +45,7 @@ async function temporaryFolder(): Promise<{ file(name: string): string } & Async
 }
 
 describe("an agent of LangChain, which has its graph as a member", () => {
-  it("is taken alone, with settings and from a factory", async () => {
+  it("is accepted alone, with settings and from a factory", async () => {
     const graph = new StateGraph(State)
       .addNode("say", () => ({ said: "yes" }))
       .addEdge(START, "say")
@@ -62,12 +62,12 @@ describe("an agent of LangChain, which has its graph as a member", () => {
   });
 });
 
-describe("a function that makes a graph", () => {
+describe("a graph factory", () => {
   for (const [where, message] of [
     ["config.configurable", { config: { configurable: { nodeName: "ask" } } }],
     ["context", { context: { nodeName: "ask" } }],
   ] as const) {
-    it(`is given the run's ${where} where its state is read and changed`, async () => {
+    it(`receives the run's ${where} where its state is read and changed`, async () => {
       await using kit = await service();
       const { runs, threads } = kit.service;
       const { thread_id } = await threads.create();
@@ -94,7 +94,7 @@ describe("a function that makes a graph", () => {
     assert.deepEqual(next.slice(0, 3), ["two", "__start__", "one"]);
   });
 
-  it("is given what the assistant says: of a copied thread too, and where its graph is described", async () => {
+  it("receives the assistant's settings: also of a copied thread, and for the schemas of its graph", async () => {
     const configs: FactoryConfig[] = [];
     await using kit = await service(configs);
     const { assistants, runs, threads } = kit.service;
@@ -125,7 +125,7 @@ describe("a function that makes a graph", () => {
     assert.deepEqual(opened.values, { said: "made" });
   });
 
-  it("is told who made the run, as the run is", async () => {
+  it("receives the user of the run", async () => {
     const configs: FactoryConfig[] = [];
     await using kit = await testService({
       executor: langgraph({
@@ -148,7 +148,7 @@ describe("a function that makes a graph", () => {
     assert.equal(run.configurable.langgraph_auth_user_id, "ann");
   });
 
-  it("keeps the description of a graph on its default assistant, as the configuration has it now", async () => {
+  it("keeps the current description of a configured graph on its default assistant", async () => {
     await using folder = await temporaryFolder();
     const open = (description?: string): Promise<TestService> => {
       const about = description === undefined ? {} : { description };

@@ -95,7 +95,7 @@ describe("langgraph-internals.ts", () => {
 });
 
 describe("the installed LangGraph", () => {
-  it("has what langgraph-internals.ts uses of a compiled graph", async () => {
+  it("has the members of a compiled graph that langgraph-internals.ts uses", async () => {
     const direct = withDirectCalls(work) as typeof work;
     assert.notEqual(direct, work, "getWriters and getNode of a node");
     assert.notEqual(direct.getNode(), work.getNode(), "steps of a sequence");
@@ -124,7 +124,7 @@ describe("the installed LangGraph", () => {
     assert.ok(isStreamChannel(StreamChannel.local()), "_wire, _close and _fail of a stream channel");
   });
 
-  it("has what langgraph-internals.ts uses of a config", async () => {
+  it("has the members of a config that langgraph-internals.ts uses", async () => {
     const noted: Record<string, unknown> = {};
     const echo = task("echo", async (text: string) => {
       noted.inherited = findInheritedConfig();
@@ -198,7 +198,7 @@ describe("a LangGraph without its undocumented members", () => {
     assert.deepEqual(calls, ["deaf"]);
   });
 
-  it("keeps its own nodes, writers, edges, settings, tasks and handlers", async () => {
+  it("keeps its nodes, writers, edges, settings, tasks and handlers", async () => {
     const node = { bound: work.bound, writers: work.writers } as Node;
     assert.equal(withDirectCalls(node), node);
     const invoke = async (): Promise<string> => "its own";
@@ -233,14 +233,14 @@ describe("a LangGraph without its undocumented members", () => {
     assert.equal(isStreamChannel({ [Symbol.for("langgraph.stream_channel")]: true }), false);
   });
 
-  it("has no schemas that are known", async () => {
+  it("has no known schemas", async () => {
     const states = langgraph({ agent: otherVersion({}) }).state?.("agent") ?? assert.fail();
     const { input_schema, output_schema, state_schema, context_schema } =
       (await states.schemas?.("agent")) ?? assert.fail();
     assert.deepEqual([input_schema, output_schema, state_schema, context_schema], [null, null, null, null]);
   });
 
-  it("gets the packets of a command with its input", () => {
+  it("receives the packets of a command with its input", () => {
     const valid: string[] = [];
     const otherGraph = {} as Graph;
     assert.equal(

@@ -21,7 +21,7 @@ import { testService } from "../../suite/kit.ts";
 const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
 
 describe("a LangGraph graph in a service", () => {
-  it("leaves the thread where it was stopped", async () => {
+  it("continues the thread from the node where it was stopped", async () => {
     const waits = Promise.withResolvers<void>();
     const graph = new StateGraph(Log)
       .addNode("first", () => ({ log: ["first"] }))
@@ -82,7 +82,7 @@ describe("a LangGraph graph in a service", () => {
     }
   });
 
-  it("stores with its checkpoints how runs were configured, but no secrets, as functions do", async () => {
+  it("stores the configuration of runs with its checkpoints, without secrets, as functions do", async () => {
     const graph = new StateGraph(Log)
       .addNode("only", () => ({ log: ["only"] }))
       .addEdge(START, "only")
@@ -135,7 +135,7 @@ describe("a LangGraph graph in a service", () => {
     }
   });
 
-  it("takes several answers as the bridge of AG-UI sends them", async () => {
+  it("accepts several resume values in the form of the AG-UI bridge", async () => {
     const asks = (name: string) => () => ({ log: [`${name} ${JSON.stringify(interrupt(name))}`] });
     const graph = new StateGraph(Log)
       .addNode("first", asks("first"))
@@ -166,7 +166,7 @@ describe("a LangGraph graph in a service", () => {
     await assert.rejects(runs.wait(thread_id, { assistant_id: "graph", command: resumeCommand }), { code: "invalid" });
   });
 
-  it("gives its threads titles: the first message, as the graph stores it or as its whole value", async () => {
+  it("gives its threads titles: the first message, stored as a message or as the whole value", async () => {
     const stored = new StateGraph(MessagesAnnotation)
       .addNode("say", () => ({ messages: [new AIMessage("Hi")] }))
       .addEdge(START, "say")
@@ -183,7 +183,7 @@ describe("a LangGraph graph in a service", () => {
     }
   });
 
-  it("goes on after a shut-down with what had not finished, and its readers see every frame once", async () => {
+  it("continues its unfinished tasks after a shutdown, and its readers receive every frame once", async () => {
     const folder = await mkdtemp(join(tmpdir(), "greenroom-langgraph-"));
     const alive = setInterval(() => {}, 60_000);
     const calls: string[] = [];
@@ -260,7 +260,7 @@ describe("a LangGraph graph in a service", () => {
     }
   });
 
-  it("says so when a thread's state is another kind of graph's, and both stay readable", async () => {
+  it("rejects the state of another kind of graph, and both states stay readable", async () => {
     const graph = new StateGraph(Log)
       .addNode("one", () => ({ log: ["one"] }))
       .addEdge(START, "one")
@@ -282,7 +282,7 @@ describe("a LangGraph graph in a service", () => {
     }
   });
 
-  it("refuses an answer to what is not open yet, and the question stays open", async () => {
+  it("rejects a resume value whose interrupt is not pending yet, and the interrupt stays pending", async () => {
     const gate = Promise.withResolvers<void>();
     const graph = new StateGraph(Log)
       .addNode("wait", async () => {
@@ -323,7 +323,7 @@ describe("a LangGraph graph in a service", () => {
     }
   });
 
-  it("tells the version of LangGraph that its graphs were built with", async () => {
+  it("reports the version of LangGraph that its graphs were built with", async () => {
     const graph = new StateGraph(Log)
       .addNode("one", () => ({}))
       .addEdge(START, "one")

@@ -101,14 +101,14 @@ async function hosted(graph: Graph, prices = {}) {
 
 const HELLO = { messages: [{ type: "human", content: "Hello" }] };
 
-describe("the tokens of a LangGraph run", () => {
+describe("the model usage of a LangGraph run", () => {
   for (const modes of [
     ["values"],
     ["messages-tuple", "updates", "values"],
     ["events", "messages"],
     ["debug", "tasks"],
   ]) {
-    it(`are counted once, of subgraphs too, with the modes ${modes.join(", ")}`, async () => {
+    it(`is counted once, with that of subgraphs, with the modes ${modes.join(", ")}`, async () => {
       for (const stream_subgraphs of [false, true]) {
         await using host = await hosted(nested());
         const runOptions = { stream_mode: modes, stream_subgraphs };
@@ -119,7 +119,7 @@ describe("the tokens of a LangGraph run", () => {
     });
   }
 
-  it("are those of streamed calls too, whose chunks a node puts together", async () => {
+  it("includes streamed calls whose chunks a node combines", async () => {
     const graph = new StateGraph(MessagesAnnotation)
       .addNode("asks", async ({ messages }) => {
         let whole: AIMessageChunk | undefined;
@@ -137,7 +137,7 @@ describe("the tokens of a LangGraph run", () => {
     });
   });
 
-  it("are those of messages that nodes write without a model of LangChain", async () => {
+  it("includes messages that nodes write without a model of LangChain", async () => {
     const wrote = new AIMessage({ content: "By another client", usage_metadata: used(7, 8) });
     const graph = new StateGraph(MessagesAnnotation)
       .addNode("writes", () => ({ messages: [wrote] }))
@@ -151,7 +151,7 @@ describe("the tokens of a LangGraph run", () => {
     assert.deepEqual(await host.spent(HELLO), { tokens_in: 7, tokens_out: 8, cost_usd: 0 });
   });
 
-  it("are those of messages that are written in graphs which nodes call, and in tasks, whatever the node returns", async () => {
+  it("includes messages of graphs that nodes call, and of tasks, whatever the node returns", async () => {
     const wrote = () => new AIMessage({ content: "By another client", usage_metadata: used(7, 8) });
     const inner = new StateGraph(MessagesAnnotation)
       .addNode("writes", () => ({ messages: [wrote()] }))
@@ -182,7 +182,7 @@ describe("the tokens of a LangGraph run", () => {
     });
   });
 
-  it("are not those of messages in the input or in the state", async () => {
+  it("does not include messages of the input or of the state", async () => {
     const old = { type: "ai", content: "Earlier", usage_metadata: used(1000, 1000) };
     const graph = new StateGraph(MessagesAnnotation)
       .addNode("sends", () => new Command({ goto: [new Send("asks", { messages: [] })] }), { ends: ["asks"] })
@@ -197,7 +197,7 @@ describe("the tokens of a LangGraph run", () => {
     }
   });
 
-  it("are those of calls in tools and outside the state too", async () => {
+  it("includes calls in tools and outside the state", async () => {
     const State = Annotation.Root({ ...MessagesAnnotation.spec, title: Annotation<string> });
     const look = tool(async () => (await model(20, 30).invoke("Hello")).text, { name: "look", description: "Looks" });
     const call = { id: "c1", name: "look", args: {}, type: "tool_call" as const };
@@ -213,7 +213,7 @@ describe("the tokens of a LangGraph run", () => {
     assert.deepEqual(await host.spent(HELLO), { tokens_in: 21, tokens_out: 31, cost_usd: 0 });
   });
 
-  it("are those of calls in conditional edges and in tasks, and nodes may dispatch events of their own", async () => {
+  it("includes calls in conditional edges and in tasks; nodes may dispatch their own events", async () => {
     const State = Annotation.Root({ ...MessagesAnnotation.spec, title: Annotation<string> });
     const titles = task("titles", async () => (await model(1, 2).invoke("Hello")).text);
     const graph = new StateGraph(State)
@@ -234,7 +234,7 @@ describe("the tokens of a LangGraph run", () => {
     }
   });
 
-  it("are counted of a run that fails, and of each run of a thread that waits", async () => {
+  it("includes a failed run, and each run of a waiting thread", async () => {
     const failing = new StateGraph(MessagesAnnotation)
       .addNode("asks", ask(model(9, 1)))
       .addNode("fails", async ({ messages }) => {
@@ -263,7 +263,7 @@ describe("the tokens of a LangGraph run", () => {
     assert.deepEqual(resumed, { tokens_in: 5, tokens_out: 5, cost_usd: 0 });
   });
 
-  it("have the cost that the model gives, or that of the configured price of its name", async () => {
+  it("has the cost that the model reports, or the configured price of its name", async () => {
     const usage = { ...used(10, 20), input_cost: 0.25, output_cost: 0.5 } as UsageMetadata;
     const response_metadata = { model_name: "fake-1" };
     const graph = (usage_metadata: UsageMetadata) =>
@@ -286,7 +286,7 @@ describe("the tokens of a LangGraph run", () => {
     }
   });
 
-  it("do not fail a run whose model counts wrongly", async () => {
+  it("does not fail a run whose model reports wrong counts", async () => {
     for (const wrong of [used(-1, 2), used(0.5, 2), used("3" as unknown as number, 2)]) {
       const graph = new StateGraph(MessagesAnnotation)
         .addNode("asks", ask(new Fake({ usage_metadata: wrong })))

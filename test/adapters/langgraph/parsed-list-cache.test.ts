@@ -22,7 +22,7 @@ const agent = new StateGraph(MessagesAnnotation)
   .compile();
 
 describe("the history of a graph", () => {
-  it("has the states that are read one by one, also with branches and replaced messages", async () => {
+  it("has the states that single reads return, also with branches and replaced messages", async () => {
     await using kit = await testService({ executor: langgraph({ agent }) });
     const { threads, runs } = kit.service;
     const { thread_id } = await threads.create();
@@ -65,7 +65,7 @@ describe("shared reads", () => {
     return { shared, reads: () => reads };
   }
 
-  it("take the beginning of a list from the one that was read before", () => {
+  it("reuse the beginning of a list that was read before", () => {
     const { shared, reads } = counting();
     const whole = shared.read(toPayload("a", "b", "c", "d")) as AIMessage[];
     const part = shared.read(toPayload("a", "b")) as AIMessage[];
@@ -78,7 +78,7 @@ describe("shared reads", () => {
     assert.equal(reads(), 1);
   });
 
-  it("read what only looks like a beginning", () => {
+  it("parse a list that only resembles the beginning of another", () => {
     const { shared, reads } = counting();
     shared.read(toPayload("a", "b", "c"));
     const otherMessages = shared.read(toPayload("a", "x")) as AIMessage[];

@@ -23,7 +23,7 @@ describe("langgraph: protocol events of messages", () => {
       return event === "content-block-finish" ? [content ?? null] : [];
     });
 
-  it("that reason, speak and call tools", async () => {
+  it("have reasoning, text and tool calls", async () => {
     const call = (args: string, fields = {}): object => ({
       content: "",
       tool_call_chunks: [{ index: 2, args, type: "tool_call_chunk", ...fields }],
@@ -63,7 +63,7 @@ describe("langgraph: protocol events of messages", () => {
     assert.deepEqual(new Set(messages.map(({ data }) => (data as JsonObject).run_id)).size, 1);
   });
 
-  it("of nodes that run side by side are told apart", async () => {
+  it("are separate for nodes that run in parallel", async () => {
     const graph = beside({ a: calls("A", "a"), b: calls("B", "b") });
     const { events } = await host(graph)({ input: hello });
     for (const [node, text] of [
@@ -87,7 +87,7 @@ describe("langgraph: protocol events of messages", () => {
     }
   });
 
-  it("of models that one node calls side by side have different run ids", async () => {
+  it("have different run ids for models that one node calls in parallel", async () => {
     const both = async (_state: State, config: LangGraphRunnableConfig) => ({
       messages: await Promise.all(["x", "y"].map((text) => new Streams([text, text]).invoke("x", config))),
     });
@@ -105,7 +105,7 @@ describe("langgraph: protocol events of messages", () => {
     );
   });
 
-  it("that a node returns whole, or does not return, or hides", async () => {
+  it("come for messages that a node returns whole, does not return, or hides", async () => {
     const node = async (_state: State, config: LangGraphRunnableConfig) => {
       await new Streams(["not kept"]).invoke("x", config);
       await new Streams(["hidden"]).invoke("x", { ...config, tags: ["nostream"] });
@@ -129,7 +129,7 @@ describe("langgraph: protocol events of messages", () => {
     assert.ok(events.lastIndexOf(ends.at(-1) as ProtocolEvent) < taskEnd);
   });
 
-  it("that are broken off by a failure end with it", async () => {
+  it("end with an error if a failure aborts them", async () => {
     const node = async (_state: State, config: LangGraphRunnableConfig) => ({
       messages: [await new Streams(["Hi ", "y"], new Error("boom")).invoke("x", config)],
     });
@@ -149,7 +149,7 @@ describe("langgraph: protocol events of messages", () => {
     assert.equal(getEventData(events.find(({ data }) => (data as JsonObject).event === "error")).message, "boom");
   });
 
-  it("that are broken off by a stop show nothing more", async () => {
+  it("end without a further event if a stop aborts them", async () => {
     const stop = new AbortController();
     const waits = Promise.withResolvers<void>();
     const node = async (_state: State, config: LangGraphRunnableConfig) => ({

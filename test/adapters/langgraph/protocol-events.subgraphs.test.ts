@@ -11,7 +11,7 @@ import {
 import { beside, calls, hello, host, Log, lines, type State } from "./protocol-events.harness.ts";
 
 describe("langgraph: protocol events of subgraphs", () => {
-  it("in subgraphs start from the outside and end from the inside", async () => {
+  it("start from the outside and end from the inside", async () => {
     const graph = beside({ a: beside({ b: beside({ c: calls("Hi") }) }) });
     const { events } = await host(graph)({ input: hello });
     assert.deepEqual(lines(events, ["lifecycle", "values"]), [
@@ -30,7 +30,7 @@ describe("langgraph: protocol events of subgraphs", () => {
     ]);
   });
 
-  it("that are sent to are told apart", async () => {
+  it("are separate for tasks that a send creates", async () => {
     const inside = beside({ inner: ({ log }: { log: string[] }) => ({ log: [`${log[0]}!`] }) }, Log);
     const graph = new StateGraph(Log)
       .addNode("map", () => ({}))
@@ -55,7 +55,7 @@ describe("langgraph: protocol events of subgraphs", () => {
     assert.equal(events.filter(({ method, node }) => method === "updates" && node === "work").length, 2);
   });
 
-  it("that are agents have their name and the tool call that they answer", async () => {
+  it("have the name and the tool call of an agent", async () => {
     const agent = beside({ model: calls("Hi") }) as unknown as {
       withConfig(config: object): { invoke(...parts: unknown[]): unknown };
     };
@@ -84,7 +84,7 @@ describe("langgraph: protocol events of subgraphs", () => {
     ]);
   });
 
-  it("that ask end as interrupted, after the question in their namespace", async () => {
+  it("end as interrupted, after the interrupt in their namespace", async () => {
     const inside = beside({ inner: () => ({ log: [interrupt("q")] }) }, Log);
     const go = host(beside({ outer: inside }, Log));
     const { events } = await go({ input: {} });

@@ -50,7 +50,7 @@ function journey() {
 }
 
 describe("langgraph: protocol events of a whole run", () => {
-  it("tell of states, tasks, nodes, messages, tools, subgraphs and questions in order", async () => {
+  it("are states, tasks, nodes, messages, tools, subgraphs and interrupts in order", async () => {
     const go = host(journey());
     const { events } = await go({ input: hello });
     assert.deepEqual(lines(events), [
@@ -124,7 +124,7 @@ describe("langgraph: protocol events of a whole run", () => {
     ]);
   });
 
-  it("hold flat messages, the ids of the state, and each state's checkpoint", async () => {
+  it("have flat messages, the ids of the state, and each state's checkpoint", async () => {
     const { events, frames } = await host(journey())({ input: hello, modes: ["checkpoints"], subgraphs: true });
     const of = (method: string): readonly ProtocolEvent[] => events.filter((event) => event.method === method);
     const stored = frames.flatMap((frame) =>
@@ -196,7 +196,7 @@ describe("langgraph: protocol events of a whole run", () => {
     ["events", "values", "messages-tuple"],
   ];
   for (const modes of modeLists) {
-    it(`change nothing of the frames of ${modes.join(", ")}`, async () => {
+    it(`change no frame of ${modes.join(", ")}`, async () => {
       for (const subgraphs of [false, true]) {
         const frames = async (events: Job["events"]): Promise<string[]> => {
           const name = namer();
@@ -222,8 +222,8 @@ describe("langgraph: protocol events of a whole run", () => {
   }
 });
 
-describe("langgraph: protocol events of questions, tools and others", () => {
-  it("of a node that asks twice come one by one", async () => {
+describe("langgraph: protocol events of interrupts, tools and updates", () => {
+  it("come one by one for a node that interrupts twice", async () => {
     const go = host(beside({ ask: () => ({ log: [interrupt("one"), interrupt("two")] }) }, Log));
     const readLines = async (changes: JobChanges): Promise<string[]> =>
       lines((await go(changes)).events, ["input.requested"]);
@@ -232,7 +232,7 @@ describe("langgraph: protocol events of questions, tools and others", () => {
     assert.deepEqual(await readLines({ command: { resume: "b" } }), []);
   });
 
-  it("of nodes that ask side by side have different ids", async () => {
+  it("have different ids for nodes that interrupt in parallel", async () => {
     const graph = beside({ a: () => ({ log: [interrupt("qa")] }), b: () => ({ log: [interrupt("qb")] }) }, Log);
     const { events } = await host(graph)({ input: {} });
     const requests = events.filter(({ method }) => method === "input.requested").map(({ data }) => data as JsonObject);
@@ -240,7 +240,7 @@ describe("langgraph: protocol events of questions, tools and others", () => {
     assert.equal(new Set(requests.map(({ interrupt_id }) => interrupt_id)).size, 2);
   });
 
-  it("of breakpoints are none", async () => {
+  it("do not exist for breakpoints", async () => {
     const graph = beside({ a: () => ({ log: ["a"] }) }, Log, { interruptBefore: ["a"] });
     assert.deepEqual(lines((await host(graph)({ input: { log: ["x"] } })).events), [
       "checkpoints [] step 0 loop",
@@ -248,7 +248,7 @@ describe("langgraph: protocol events of questions, tools and others", () => {
     ]);
   });
 
-  it("of tools that run side by side, and fail", async () => {
+  it("come for tools that run in parallel, and for those that fail", async () => {
     const fails = tool(
       () => {
         throw new Error("boom");
@@ -274,7 +274,7 @@ describe("langgraph: protocol events of questions, tools and others", () => {
     ]);
   });
 
-  it("of tools inside subgraphs are in the namespace of their task", async () => {
+  it("have the namespace of their task for tools inside subgraphs", async () => {
     const tool_calls = [{ id: "c1", name: "search", args: { q: "a" } }];
     const inside = new StateGraph(MessagesAnnotation)
       .addNode("plan", () => ({ messages: [new AIMessage({ content: "", tool_calls })] }))
@@ -291,7 +291,7 @@ describe("langgraph: protocol events of questions, tools and others", () => {
     }
   });
 
-  it("of updates that are no objects, and of commands", async () => {
+  it("come for updates that are no objects, and for commands", async () => {
     const graph = new StateGraph(Log)
       .addNode("nothing", () => null as never)
       .addNode("goes", () => new Command({ update: { log: ["x"] }, goto: "last" }), { ends: ["last"] })

@@ -119,7 +119,7 @@ async function world(options: Pick<TestServiceOptions, "worker"> = {}) {
 const readAmounts = (interrupts: readonly JsonObject[]): Json[] =>
   interrupts.map(({ value }) => (value as JsonObject).amount as Json);
 
-describe("two concurrent answers", () => {
+describe("two concurrent resume values", () => {
   for (const agent of AGENTS) {
     for (const by of ["value", "id"] as const) {
       for (const strategy of ["enqueue", "interrupt"] as const) {
@@ -148,7 +148,7 @@ describe("two concurrent answers", () => {
       }
     }
 
-    it(`${agent}: a repeated request gets the first run back, whatever is open then`, async () => {
+    it(`${agent}: a repeated request returns the first run, whatever is pending then`, async () => {
       await using at = await world();
       for (let attempt = 0; attempt < TRIES; attempt++) {
         at.agents.close();
@@ -175,7 +175,7 @@ describe("two concurrent answers", () => {
       }
     });
 
-    it(`${agent}: an answer that is late when its run starts ends it, and nothing is called`, async () => {
+    it(`${agent}: a resume value that is late when its run starts ends the run, and no node is called`, async () => {
       await using at = await world({ worker: { concurrency: 1 } });
       for (let attempt = 0; attempt < TRIES; attempt++) {
         at.agents.close();

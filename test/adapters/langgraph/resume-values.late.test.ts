@@ -7,9 +7,9 @@ import { createGates } from "../../support/graphs.ts";
 
 const State = Annotation.Root({ paid: Annotation<string> });
 
-describe("an answer to a checkpoint whose interrupt was answered", () => {
+describe("a resume value for a checkpoint whose interrupt was answered", () => {
   for (const isOver of [false, true]) {
-    it(`is refused ${isOver ? "after the run has ended" : "while a later node of the run works"}`, async () => {
+    it(`is rejected ${isOver ? "after the run has ended" : "while a later node of the run works"}`, async () => {
       const gates = createGates();
       const payments: string[] = [];
       const graph = new StateGraph(State)

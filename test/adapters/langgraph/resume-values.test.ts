@@ -89,8 +89,8 @@ async function world(options: Partial<TestServiceOptions> = {}) {
 
 const toStatusAndCode = ({ status, body }: { status: number; body: JsonObject }): Json => [status, body.code as Json];
 
-describe("a resume with nothing open", () => {
-  it("is refused, and creates no thread", async () => {
+describe("a resume without a pending interrupt", () => {
+  it("is rejected with 409 no_open_interrupt, and creates no thread", async () => {
     await using at = await world();
     for (const assistant_id of ["graph", "plain"]) {
       const thread_id = await at.thread();
@@ -111,7 +111,7 @@ describe("a resume with nothing open", () => {
     assert.deepEqual(at.calls, []);
   });
 
-  it("is dropped beside goto and update", async () => {
+  it("is ignored beside goto and update", async () => {
     await using at = await world();
     const thread_id = await at.thread();
     const body = { assistant_id: "graph", command: { resume: "yes", goto: "report", update: { log: ["in"] } } };
@@ -147,8 +147,8 @@ describe("a resume with nothing open", () => {
   });
 });
 
-describe("rollback", () => {
-  it("replaces an answer that is pending or running", async () => {
+describe("a rollback", () => {
+  it("replaces a resume value that is pending or running", async () => {
     for (const name of ["graph", "plain"]) {
       const gate = Promise.withResolvers<void>();
       const slow = new StateGraph(State)
@@ -183,8 +183,8 @@ describe("rollback", () => {
   });
 });
 
-describe("an answer whose task fails", () => {
-  it("is removed: the same interrupt is open, and another answer completes the thread", async () => {
+describe("a resume value whose task fails", () => {
+  it("is removed: the same interrupt is pending, and another resume value completes the thread", async () => {
     await using at = await world();
     for (const name of ["graph", "plain"]) {
       const thread_id = await at.thread(name);
@@ -216,7 +216,7 @@ describe("an answer whose task fails", () => {
     }
   });
 
-  it("stays where its task is complete, and where another task of the step fails", async () => {
+  it("stays if its task is complete, also if another task of the step fails", async () => {
     await using at = await world();
     const thread_id = await at.thread("graph");
     at.fails.add("report");
@@ -240,7 +240,7 @@ describe("an answer whose task fails", () => {
     assert.deepEqual([(await at.settledThread(two)).log, at.calls], [["left: L", "right: R2"], ["right R2"]]);
   });
 
-  it("is removed by a time limit and a cancel, too", async () => {
+  it("is also removed by a timeout and a cancel", async () => {
     for (const ends of ["timeout", "interrupted"] as const) {
       const never = new StateGraph(State)
         .addNode("ask", async () => {
@@ -284,7 +284,7 @@ describe("an answer whose task fails", () => {
   });
 });
 
-describe("decisions", () => {
+describe("decisions of an approval", () => {
   it("are counted before the run is accepted", async () => {
     await using at = await world();
     const thread_id = await at.thread("approvals");
@@ -301,8 +301,8 @@ describe("decisions", () => {
   });
 });
 
-describe("answers by id", () => {
-  it("are required of agents that say so", async () => {
+describe("resume values by id", () => {
+  it("are required by agents with that setting", async () => {
     await using at = await world();
     for (const name of ["by_id", "named"]) {
       const thread_id = await at.thread(name);
@@ -318,7 +318,7 @@ describe("answers by id", () => {
     }
   });
 
-  it("may say how many answers the task had consumed, for ids that repeat", async () => {
+  it("may contain the number of resume values that the task has consumed, for ids that repeat", async () => {
     await using at = await world();
     const thread_id = await at.thread("twice");
     const [first] = (await at.settledThread(thread_id)).open as [JsonObject];
@@ -349,7 +349,7 @@ describe("answers by id", () => {
 });
 
 describe("a copy of a waiting thread", () => {
-  it("waits, is in the inbox, and is answered by itself", async () => {
+  it("waits, is in the inbox, and is answered separately", async () => {
     await using at = await world();
     for (const name of ["graph", "plain"]) {
       const thread_id = await at.thread(name);
@@ -370,8 +370,8 @@ describe("a copy of a waiting thread", () => {
   });
 });
 
-describe("a process that is killed after an answer was consumed", () => {
-  it("leaves a run that completes, and takes the answer once", async () => {
+describe("a process that is killed after a resume value was consumed", () => {
+  it("leaves a run that completes, and consumes the resume value once", async () => {
     const storage = nodeSqlite(":memory:");
     const scope = { deployment: "default" };
     for (const name of ["both", "plain"]) {

@@ -37,7 +37,7 @@ const properties = (schema: JsonObject | null): JsonObject => schema?.properties
 const MESSAGES = { type: "array", items: { type: "object" }, langgraph_type: "messages" };
 
 describe("the schemas of a graph", () => {
-  it("name each channel of an Annotation, its default, and messages as messages", async () => {
+  it("have each channel of an Annotation, its default, and messages as messages", async () => {
     const State = Annotation.Root({
       ...MessagesAnnotation.spec,
       log: Annotation<HumanMessage[]>({ reducer: messagesStateReducer as never, default: () => [] }),
@@ -54,7 +54,7 @@ describe("the schemas of a graph", () => {
     assert.deepEqual([config_schema, context_schema], [null, null]);
   });
 
-  it("are those of the input and the output where these differ", async () => {
+  it("are those of the input and the output if these differ", async () => {
     const Input = Annotation.Root({ question: Annotation<string> });
     const Output = Annotation.Root({ answer: Annotation<string> });
     const both = Annotation.Root({ ...Input.spec, ...Output.spec });
@@ -67,7 +67,7 @@ describe("the schemas of a graph", () => {
     }
   });
 
-  it("name each channel of a plain state, in both of its forms", async () => {
+  it("have each channel of a plain state, in both of its forms", async () => {
     const channels = {
       messages: { value: (a: unknown[], b: unknown[]) => [...a, ...b], default: () => [] },
       note: null,
@@ -82,7 +82,7 @@ describe("the schemas of a graph", () => {
     assert.deepEqual(properties(state_schema), { messages: {}, note: {} });
   });
 
-  it("are zod's own, with what LangGraph was told beside them", async () => {
+  it("are those of zod, with LangGraph's own metadata", async () => {
     const State = z.object({
       messages: withLangGraph(z.custom<HumanMessage[]>(), MessagesZodMeta),
       log: z.array(z.custom<HumanMessage>()).register(registry, MessagesZodMeta as never),
@@ -103,7 +103,7 @@ describe("the schemas of a graph", () => {
     assert.equal(input_schema?.required, undefined);
   });
 
-  it("are so for zod 3 and for the states that LangGraph brings", async () => {
+  it("work with zod 3 and with the states of LangGraph", async () => {
     const State = zod3.object({
       messages: withLangGraph(zod3.custom<HumanMessage[]>(), MessagesZodMeta as never),
       count: zod3.number().default(1),
@@ -116,7 +116,7 @@ describe("the schemas of a graph", () => {
     assert.deepEqual(properties((await schemas(State)).state_schema).count, { type: "number", default: 1 });
   });
 
-  it("are LangGraph's own, without leaving a member out", async () => {
+  it("are those of LangGraph, with every member", async () => {
     const State = new StateSchema({
       messages: MessagesValue,
       said: z.string(),
@@ -146,7 +146,7 @@ describe("the schemas of a graph", () => {
     assert.deepEqual(config_schema, context_schema);
   });
 
-  it("are there for subgraphs", async () => {
+  it("exist for subgraphs", async () => {
     const child = built(Annotation.Root({ log: Annotation<string[]> })).compile();
     const graph = new StateGraph(Annotation.Root({ log: Annotation<string[]> }))
       .addNode("child", child as never)

@@ -105,7 +105,7 @@ const refused = (text: RegExp) => (error: { code?: string; message: string }) =>
 };
 
 describe("a LangGraph state", () => {
-  it("goes on after the node that the update stands for", async () => {
+  it("continues after the node that the update names", async () => {
     for (const graph of ["line", "made"]) {
       await using at = await world(graph);
       for (const [index, node] of steps.entries()) {
@@ -182,7 +182,7 @@ describe("a LangGraph state", () => {
     await assert.rejects(applyCommand({ goto: [{ node: "nobody", input: 1 }] }), refused(/nobody/));
   });
 
-  it("keeps what finished tasks of an interrupted step have done", async () => {
+  it("keeps the results of finished tasks of an interrupted step", async () => {
     await using at = await world("parallel");
     await at.run({ input: {} });
     const [first, second] = (await at.state()).interrupts.toSorted((a, b) =>
@@ -203,7 +203,7 @@ describe("a LangGraph state", () => {
     assert.deepEqual([values.first, (values.__interrupt__ as Json[]).length], ["1", 2]);
   });
 
-  it("is left by a command to the end, in parallel tasks and from an earlier checkpoint", async () => {
+  it("moves to the end by a command, in parallel tasks and from an earlier checkpoint", async () => {
     await using at = await world("parallel");
     await at.run({ input: {} });
     const asking = await at.state();
@@ -222,7 +222,7 @@ describe("a LangGraph state", () => {
     assert.notEqual((await at.service.threads.get(thread_id)).status, "busy");
   });
 
-  it("changes two graphs down, and is seen there", async () => {
+  it("changes two subgraphs deep, and the parents show the change", async () => {
     await using at = await world("nested");
     await at.run({ input: {} });
     const inner = (await at.state(true)).tasks[0]?.state?.tasks[0]?.state;
@@ -244,7 +244,7 @@ describe("a LangGraph state", () => {
     await assert.rejects(at.update({ values: {}, checkpoint: elsewhere }), { code: "not_found" });
   });
 
-  it("says of what an update made what it is of, and not that a run made it", async () => {
+  it("has the metadata of an update, and not that of a run", async () => {
     await using at = await world("line");
     await at.run({ input: { messages: [] } });
     const { graph_id, assistant_id } = (await at.service.threads.get(at.thread_id)).metadata;
@@ -262,7 +262,7 @@ describe("a LangGraph state", () => {
     }
   });
 
-  it("has the newest id also when another machine's clock is ahead", async () => {
+  it("has the newest id also if the clock of another machine is ahead", async () => {
     await using at = await world("line");
     const { threads } = at.service;
     const ahead = "3f000000-0000-6000-8000-000000000000";
@@ -287,7 +287,7 @@ describe("a LangGraph state", () => {
     assert.equal(ids.at(-1), first.checkpoint?.checkpoint_id);
   });
 
-  it("has what nodes, reducers and edges change in place in a long list of messages", async () => {
+  it("has the changes that nodes, reducers and edges make in place to a long list of messages", async () => {
     let run = 0;
     const mark = (message: BaseMessage | undefined, by: string): void => {
       if (message) message.content = `${by} ${run}`;

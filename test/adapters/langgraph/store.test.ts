@@ -43,7 +43,7 @@ async function out({ service }: TestService, input: JsonObject = {}): Promise<Js
 const json = (value: unknown): Json => JSON.parse(JSON.stringify(value)) as Json;
 
 describe("the store of a LangGraph graph", () => {
-  it("is the service's, in all its calls", async () => {
+  it("is that of the service, in all its calls", async () => {
     const graph = createGraph(async (store) => {
       await store.put(["users", "ann"], "likes", { food: "pizza", n: 1 });
       await store.put(["users", "ann"], "seen", { n: 2 });
@@ -75,7 +75,7 @@ describe("the store of a LangGraph graph", () => {
     assert.deepEqual((await kit.service.store.get(["users", "ann"], "likes"))?.value, { food: "pizza", n: 1 });
   });
 
-  it("remembers from one thread to the next", async () => {
+  it("keeps items from one thread to the next", async () => {
     const graph = createGraph(async (store) => {
       const count = ((await store.get(["runs"], "count"))?.value.count ?? 0) as number;
       await store.put(["runs"], "count", { count: count + 1 });
@@ -85,7 +85,7 @@ describe("the store of a LangGraph graph", () => {
     assert.deepEqual([await out(kit), await out(kit), await out(kit)], [0, 1, 2]);
   });
 
-  it("is there for getStore, edges, subgraphs, tools and tasks", async () => {
+  it("is available in getStore, edges, subgraphs, tools and tasks", async () => {
     const note = async (store: BaseStore | undefined, key: string): Promise<void> => {
       await store?.put(["notes"], key, { key });
     };
@@ -149,7 +149,7 @@ describe("the store of a LangGraph graph", () => {
     assert.deepEqual(notes, places);
   });
 
-  it("has no queue before it, in nodes, subgraphs, edges and tasks: no run waits for a timer", async () => {
+  it("calls the service without a queue in nodes, subgraphs, edges and tasks: no run waits for a timer", async () => {
     const queued: string[] = [];
     const look = (location: string, store: unknown): void => {
       if (!(store instanceof JobStore)) queued.push(location);
@@ -195,7 +195,7 @@ describe("the store of a LangGraph graph", () => {
     assert.deepEqual(queued, []);
   });
 
-  it("stays the graph's own where it was compiled with one", async () => {
+  it("is the graph's own if the graph was compiled with one", async () => {
     const graphStore = new InMemoryStore();
     const graph = createGraph(async (store) => {
       await store.put(["mine"], "k", { kept: true });
@@ -229,7 +229,7 @@ describe("the store of a LangGraph graph", () => {
     ]);
   });
 
-  it("refuses what may not be put, with the reason as the node's error", async () => {
+  it("rejects invalid items with the reason as the node's error", async () => {
     const graph = createGraph(async (store) => {
       const reasons: string[] = [];
       const puts: [string[], string, Record<string, unknown>][] = [
@@ -254,7 +254,7 @@ describe("the store of a LangGraph graph", () => {
     ]);
   });
 
-  it("gives as many as are asked for", async () => {
+  it("returns as many items as requested", async () => {
     const graph = createGraph(async (store) => {
       const items = Array.from({ length: 1100 }, (_, n) => ({ namespace: [`n${n}`], key: "k", value: { n } }));
       await store.batch(items);
@@ -276,7 +276,7 @@ describe("the store of a LangGraph graph", () => {
 describe("a batch of store operations", () => {
   const serveEcho = (): Promise<TestService> => testService({ agents: { echo: async () => ({}) } });
 
-  it("reads what was there before, and writes all or nothing", async () => {
+  it("reads the items from before the batch, and writes all or none", async () => {
     await using kit = await serveEcho();
     const store = new JobStore(kit.service.store);
     await store.put(["a"], "k", { n: 1 });

@@ -33,7 +33,7 @@ const texts = (values: Json): string[] =>
 
 function durableTests(url: () => string): void {
   for (const early of [false, true]) {
-    it(`continue after a restart, a sleep and an event${early ? " that came while nothing ran" : ""}`, async () => {
+    it(`continue after a restart, a sleep and an event${early ? " that came while no process ran" : ""}`, async () => {
       const key = crypto.randomUUID();
       const first = await open(url());
       const { thread_id } = await first.service.threads.create();

@@ -84,7 +84,7 @@ function driverTests(fresh: () => Promise<LibsqlOptions>, traits: Pick<Subject, 
   };
   driverSuite({ use, binds: true, ...traits });
 
-  it("refuses numbers that are none, and whole ones that no number can hold", () =>
+  it("rejects invalid numbers, and integers that no number can represent", () =>
     use(async (driver) => {
       for (const value of [Number.NaN, Number.POSITIVE_INFINITY]) {
         const bad = statement("select ? as a", value);
@@ -94,7 +94,7 @@ function driverTests(fresh: () => Promise<LibsqlOptions>, traits: Pick<Subject, 
       await assert.rejects(driver.read(statement("select 9007199254740993 as a")), RangeError);
     }));
 
-  it("mends half characters", () =>
+  it("replaces lone surrogates", () =>
     use(async (driver) => {
       await driver.batch([insert(2, "a\ud800b")]);
       assert.deepEqual(await driver.read(statement("select body from item")), [{ body: "a\ufffdb" }]);
@@ -136,7 +136,7 @@ describe("libSQL in a file", () => {
 
   driverTests(async () => ({ url: fresh() }), { file: true, exclusive: true });
 
-  it("stays as durable as promised, after errors too", () =>
+  it("keeps its durability, also after errors", () =>
     withDriver(fresh(), async (driver) => {
       const settings = { journal_mode: "wal", synchronous: 2, foreign_keys: 1, trusted_schema: 0, busy_timeout: 0 };
       for (let round = 0; round < 2; round += 1) {
@@ -168,7 +168,7 @@ describe("libSQL in a file", () => {
       }
     }));
 
-  it("refuses what is no database, and names it", () =>
+  it("rejects a file that is no database, and names it", () =>
     inFolder(async (folder) => {
       await writeFile(join(folder, "notes.txt"), "not a database ".repeat(500));
       await mkdir(join(folder, "folder.db"));
@@ -186,7 +186,7 @@ describe("libSQL in a file", () => {
 });
 
 describe("libSQL options", () => {
-  it("that cannot be are refused at once, without a secret in the error", async () => {
+  it("are rejected at once if they are invalid, without a secret in the error", async () => {
     const cases: readonly (readonly [options: LibsqlOptions | string, message: RegExp])[] = [
       ["agents.db", /url must be :memory:, file:/],
       ["", /url must be/],
@@ -201,7 +201,7 @@ describe("libSQL options", () => {
     for (const [options, message] of cases) assert.match((await failure(() => libsqlDriver(options))).message, message);
   });
 
-  it("that lead to no server are named by the first call, and the next call tries again", async () => {
+  it("fail the first call with the address if no server listens, and the next call tries again", async () => {
     const port = await freePort();
     await inFolder(async (folder) => {
       const file = `file:${folder}/a.db`;
@@ -264,7 +264,7 @@ function remoteTests(program: string): void {
         });
       });
 
-      it("says of a batch that got no answer that its outcome is unknown, but not of one that was not sent", async () => {
+      it("reports an unknown outcome for a batch without a response, but not for one that was not sent", async () => {
         await empty(server.url);
         const between = await standsBefore(server.url);
         await withDriver(between.url.replace("http", scheme), async (driver) => {
@@ -307,7 +307,7 @@ function remoteTests(program: string): void {
       { file: false, exclusive: false },
     );
 
-    it("sees its own batches at once and those of others after the interval", async () => {
+    it("reads its own batches at once and those of others after the interval", async () => {
       await empty(server.url);
       let now = 0;
       await withDriver({ ...replica(), now: () => now, sync_interval_ms: 500 }, async (driver) => {
@@ -333,7 +333,7 @@ function remoteTests(program: string): void {
       });
     });
 
-    it("keeps its file, and reads no longer when the server is gone", async () => {
+    it("keeps its file, and does not serve reads after the server is gone", async () => {
       const mine = await startSqld(program);
       const options: LibsqlOptions = { url: `file:${folder}/kept.db`, syncUrl: mine.url, sync_interval_ms: 0 };
       await withDriver(options, async (driver) => {
@@ -347,7 +347,7 @@ function remoteTests(program: string): void {
   });
 
   describe("libSQL server with tokens", () => {
-    it("serves the right one, and names authToken for a wrong one or none", () =>
+    it("accepts the right one, and names authToken for a wrong one or none", () =>
       inFolder(async (folder) => {
         const { key, token } = await signedToken();
         const server = await startSqld(program, key);
@@ -379,7 +379,7 @@ function remoteTests(program: string): void {
       }));
   });
 
-  it("a conversation on a libSQL server goes on in another process's service", async () => {
+  it("a conversation on a libSQL server continues in the service of another process", async () => {
     const server = await startSqld(program);
     const start = (): Promise<Service> =>
       createService({

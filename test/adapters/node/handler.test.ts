@@ -60,7 +60,7 @@ describe(`greenroom/node on ${runtime}`, () => {
     await assert.rejects(fetch(server.url));
   });
 
-  it("is a request listener of node:http, which sends a body before the request's has ended", async () => {
+  it("is a request listener of node:http, which responds before the body of the request has ended", async () => {
     const upper: Fetch = ({ body }) =>
       new Response(
         body?.pipeThrough(
@@ -78,7 +78,7 @@ describe(`greenroom/node on ${runtime}`, () => {
     await client.until(/TWO[\s\S]*0\r\n\r\n/);
   });
 
-  it("gives Express's whole path, and the body that came while a middleware waited", async () => {
+  it("receives Express's whole path, and the body that came while a middleware waited", async () => {
     const app = express();
     app.use(async (_incoming, _outgoing, next) => {
       await new Promise((resolve) => setTimeout(resolve, 20));
@@ -90,7 +90,7 @@ describe(`greenroom/node on ${runtime}`, () => {
     assert.deepEqual(await answer.json(), { method: "POST", path: "/agents/runs?wait=1", body: "early" });
   });
 
-  it("says so when a body parser has read the body", async () => {
+  it("reports a body that a body parser has read", async () => {
     const app = express();
     app.use(express.json(), toNodeHandler(echo));
     await using server = await listening(createServer(app));
@@ -103,7 +103,7 @@ describe(`greenroom/node on ${runtime}`, () => {
   });
 
   if (runtime === "node") {
-    it("keeps a connection whose unread request came through, and ends one whose did not", async (t) => {
+    it("keeps a connection whose unread body arrived, and closes one whose did not", async (t) => {
       t.mock.timers.enable({ apis: ["setTimeout"] });
       const [arrived, handlerStarted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
       const server = await serve(

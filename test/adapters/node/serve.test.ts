@@ -48,7 +48,7 @@ describe("serve", () => {
     await closed;
   });
 
-  it("hands over method, path, query, headers and body as they were sent", async () => {
+  it("passes method, path, query, headers and body on unchanged", async () => {
     await using server = await serving(async (request) =>
       Response.json({
         method: request.method,
@@ -71,7 +71,7 @@ describe("serve", () => {
     });
   });
 
-  it("answers status, cookies and no body as they were given", async () => {
+  it("responds with status and cookies unchanged, also without a body", async () => {
     await using server = await serving(() => {
       const headers = new Headers({ "x-one": "1" });
       headers.append("set-cookie", "a=1");
@@ -111,13 +111,13 @@ describe("serve", () => {
 
   // The other runtimes close such a connection by limits of their own.
   if (runtime === "node") {
-    it("answers a head that does not arrive with 408", { timeout: 20_000 }, async () => {
+    it("responds with 408 to a head that does not arrive", { timeout: 20_000 }, async () => {
       await using server = await serving(() => new Response("answered"), { headers_timeout_ms: 100 });
       assert.match(await raw(server.port, "GET / HTTP/1.1\r\nhost: x\r\n"), /^HTTP\/1\.1 408 /);
     });
   }
 
-  it("answers a head that cannot be read with 400, and one that is too long with 431", async () => {
+  it("responds with 400 to an invalid head, and with 431 to one that is too long", async () => {
     await using server = await serving(() => new Response("answered"));
     if (runtime === "node") {
       assert.match(await raw(server.port, "nonsense\r\n\r\n"), /^HTTP\/1\.1 400 /);
@@ -126,7 +126,7 @@ describe("serve", () => {
     }
   });
 
-  it("sends each piece of a streamed answer when it exists", async () => {
+  it("sends each chunk of a streamed response once it exists", async () => {
     let go: () => void = () => {};
     const requestReceived = new Promise<void>((resolve) => {
       go = resolve;
@@ -151,7 +151,7 @@ describe("serve", () => {
     assert.equal((await reader?.read())?.done, true);
   });
 
-  it("cancels the answer's body when the client goes away", async () => {
+  it("cancels the body of the response when the client disconnects", async () => {
     let cancelled: () => void = () => {};
     const requestReceived = new Promise<void>((resolve) => {
       cancelled = resolve;
@@ -172,7 +172,7 @@ describe("serve", () => {
     await requestReceived;
   });
 
-  it("does not pull what the client does not read", async () => {
+  it("does not pull more than the client reads", async () => {
     let pulled = 0;
     const piece = new Uint8Array(1 << 20);
     let cancelled: () => void = () => {};
@@ -213,7 +213,7 @@ describe("serve", () => {
 
   // Bun ends such a connection after its idle time-out, Deno when the client goes away.
   if (runtime === "node") {
-    it("ends the connection when a body breaks off, though the client reads nothing", async () => {
+    it("closes the connection when a body fails, also if the client does not read", async () => {
       const server = await serving(
         () =>
           new Response(
@@ -251,7 +251,7 @@ describe("serve", () => {
     });
   }
 
-  it("lets a handler answer without reading a large body", async () => {
+  it("lets a handler respond without reading a large body", async () => {
     await using server = await serving(async (request) => {
       const reader = request.body?.getReader();
       await reader?.read();
@@ -263,14 +263,14 @@ describe("serve", () => {
     assert.match(answer, /^HTTP\/1\.1 413 [\s\S]*too much/);
   });
 
-  it("answers HEAD without a body", async () => {
+  it("responds to HEAD without a body", async () => {
     await using server = await serving((request) => new Response(request.method === "HEAD" ? null : "text"));
     const answer = await raw(server.port, "HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert.match(answer, /^HTTP\/1\.1 200 /);
     assert.match(answer, /\r\n\r\n$/);
   });
 
-  it("refuses a malformed Host header", async () => {
+  it("rejects a malformed Host header", async () => {
     await using kit = await testService({ agents: { echo: () => "ok" } });
     await using server = await serving(createHandler(kit.service));
     for (const host of ["a b", "a:b:c", "[::1", "a:99999", "%zz", "<x>"]) {
@@ -283,7 +283,7 @@ describe("serve", () => {
     );
   });
 
-  it("refuses what is not HTTP", async () => {
+  it("rejects requests that are not HTTP", async () => {
     await using server = await serving(() => new Response("reached"));
     assert.doesNotMatch(await raw(server.port, "GARBAGE\r\n\r\n"), /reached/);
   });
@@ -305,7 +305,7 @@ describe("serve", () => {
     assert.equal(await (await fetch(server.url)).text(), "fine");
   });
 
-  it("says when a port is taken", async () => {
+  it("reports a port that is in use", async () => {
     await using server = await serving(() => new Response());
     await assert.rejects(
       serve(() => new Response(), { hostname: "127.0.0.1", port: server.port }),

@@ -22,8 +22,8 @@ async function until(isTrue: () => boolean): Promise<void> {
 
 const end = { id: 2, event: "end", data: "{}" };
 
-describe("an open body over a socket", () => {
-  it("is whole when the result is there, and when it comes later", async () => {
+describe("a streaming body over a socket", () => {
+  it("is whole if the result exists at once, and if it comes later", async () => {
     await served(async (service, url) => {
       const early = fetch(`${url}/wait`, request);
       await until(() => service.timers() > 0);
@@ -36,7 +36,7 @@ describe("an open body over a socket", () => {
     });
   });
 
-  it("is left once when its client goes, before the first chunk and after it", async () => {
+  it("is left once if its client disconnects, before the first chunk and after it", async () => {
     await served(async (service, url) => {
       const disconnect = new AbortController();
       const wait = fetch(`${url}/wait`, { ...request, signal: disconnect.signal }).then((answer) => answer.text());
@@ -55,7 +55,7 @@ describe("an open body over a socket", () => {
     });
   });
 
-  it("breaks off when its frames stop, right after the first of them too", async () => {
+  it("breaks off when its frames fail, also right after the first of them", async () => {
     for (const pause of [false, true]) {
       await served(async (service, url) => {
         service.runLog.add({ id: 1, event: "values", data: "1" });
@@ -68,7 +68,7 @@ describe("an open body over a socket", () => {
     }
   });
 
-  it("is sent once where somebody has read a copy", async () => {
+  it("is sent once if a copy of it was read", async () => {
     let copy = Promise.resolve("");
     const around = (handler: Fetch) => async (incoming: Request, host?: object) => {
       const answer = await handler(incoming, host);

@@ -27,7 +27,7 @@ async function trickle(handler: Handler, path: string, head = "content-length: 1
 }
 
 describe("a request whose body never ends", { timeout: 60_000 }, () => {
-  it("is answered with 408, and its connection closes", async () => {
+  it("gets 408, and its connection closes", async () => {
     const service = fake({ http: { body_timeout_ms: 200 } });
     const answer = trickle(service.handler, "/threads");
     const timer = setInterval(() => service.elapse(200), 50);
@@ -35,18 +35,18 @@ describe("a request whose body never ends", { timeout: 60_000 }, () => {
     clearInterval(timer);
   });
 
-  it("closes its connection when the body was not read", async () => {
+  it("closes its connection if the body was not read", async () => {
     const answer = await trickle(() => new Response("unread", { status: 404 }), "/");
     assert.match(answer, /^HTTP\/1\.1 404 [\s\S]*unread/);
   });
 
-  it("closes its connection when the body was too large", async () => {
+  it("closes its connection if the body was too large", async () => {
     const service = fake({ http: { max_body_bytes: 100 } });
     const first = `65\r\n${"x".repeat(101)}\r\n`;
     assert.match(await trickle(service.handler, "/threads", "transfer-encoding: chunked", first), /^HTTP\/1\.1 413 /);
   });
 
-  it("does not delay an answer whose body has arrived, and keeps its connection", async () => {
+  it("does not delay a response whose request body has arrived, and keeps its connection", async () => {
     const server = await serve(() => new Response("unread", { status: 404 }), { port: 0 });
     const socket = connect(server.port, "127.0.0.1");
     const request = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}";
@@ -66,7 +66,7 @@ describe("a request whose body never ends", { timeout: 60_000 }, () => {
 describe("a WebSocket message", () => {
   // Deno buffers up to 64 MiB and has no option for it.
   if (runtime !== "bun") return;
-  it("is refused by Bun when it is longer than max_message_bytes", async () => {
+  it("is rejected by Bun if it is longer than max_message_bytes", async () => {
     const service = fake();
     const server = await serve(service.handler, { port: 0, max_message_bytes: 2_000 });
     const path = "/threads/11111111-1111-4111-8111-111111111111/stream/events";

@@ -109,7 +109,7 @@ describe("WebSockets", () => {
     await until(() => at.events.open === 0, "the reader is left");
   });
 
-  it("end with 1001 when the service stops, and with the code of a limit", async () => {
+  it("close with 1001 when the service stops, and with the code of a limit", async () => {
     await using at = await world({ http: { max_body_bytes: 1_000 } });
     const [first, second] = [await at.open(), await at.open()];
     first.socket.send("x".repeat(1_001));
@@ -146,7 +146,7 @@ describe("WebSockets", () => {
     }
   });
 
-  it("are refused with a response", async () => {
+  it("are rejected with a response", async () => {
     await using at = await world({ hosts: ["127.0.0.1"] });
     const foreign = await raw(at.port, [...HANDSHAKE, "origin: https://evil.example"]);
     assert.match(foreign, /^HTTP\/1\.1 403 /);
@@ -158,7 +158,7 @@ describe("WebSockets", () => {
     assert.match(await raw(at.port, [HANDSHAKE[0] as string]), /^HTTP\/1\.1 426 /);
   });
 
-  it("are not opened where the answer is a stream, whose failure ends the connection alone", async () => {
+  it("are not opened if the response is a stream, whose failure closes the connection only", async () => {
     const disconnected = Promise.withResolvers<void>();
     const bodies: ReadableStreamDefaultController<Uint8Array>[] = [];
     const handler = (): Response =>
@@ -193,7 +193,7 @@ describe("WebSockets", () => {
     await server.close();
   });
 
-  it("are opened by GET alone: the body of another request is read", async () => {
+  it("are opened by GET only: the body of another request is read", async () => {
     // Deno's server answers 400 by itself to an offer with a body.
     if (runtime === "deno") return;
     await using at = await world();
@@ -203,7 +203,7 @@ describe("WebSockets", () => {
     assert.deepEqual(at.fake.calls.find(([name]) => name === "threads.create")?.[1], { metadata: { a: 1 } });
   });
 
-  it("leave requests alone that offer another protocol", async () => {
+  it("ignore requests for another protocol", async () => {
     await using at = await world();
     const offer = ["connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAAP__"];
     const answer = await raw(at.port, ["GET /ok HTTP/1.1", ...offer]);

@@ -101,11 +101,11 @@ async function proxy(
 
 const counted = [statement("select nextval('tries')"), insert(1)];
 
-describe("Postgres driver: a connection that is lost", () => {
+describe("Postgres driver: a lost connection", () => {
   for (const prepare of [true, false]) {
     const how = prepare ? "all statements at once" : "one statement after the other";
 
-    it(`before the commit: the batch is run again (${how})`, async () => {
+    it(`before the commit: the batch runs again (${how})`, async () => {
       const { url } = await fresh();
       await withDriver({ url, prepare }, async (driver) => {
         const kill = statement(
@@ -117,7 +117,7 @@ describe("Postgres driver: a connection that is lost", () => {
       });
     });
 
-    it(`before COMMIT reaches the server: it takes effect once (${how})`, async () => {
+    it(`before COMMIT reaches the server: the batch takes effect once (${how})`, async () => {
       const { url } = await fresh();
       let cuts = 0;
       const between = await proxy(url, (client, onward, commit) => {
@@ -133,7 +133,7 @@ describe("Postgres driver: a connection that is lost", () => {
       await between.close();
     });
 
-    it(`after COMMIT has reached the server: it takes effect once (${how})`, async () => {
+    it(`after COMMIT has reached the server: the batch takes effect once (${how})`, async () => {
       const { url } = await fresh();
       let cut = false;
       const between = await proxy(url, (client, onward, commit) => {
@@ -151,7 +151,7 @@ describe("Postgres driver: a connection that is lost", () => {
     });
   }
 
-  it("while COMMIT is on its way: the batch takes effect once, whichever was first", async () => {
+  it("during COMMIT: the batch takes effect once, whichever transaction was first", async () => {
     const { url } = await fresh();
     let commits = 0;
     const between = await proxy(url, (client, onward, commit) => {
@@ -169,7 +169,7 @@ describe("Postgres driver: a connection that is lost", () => {
   for (const prepare of [true, false]) {
     const how = prepare ? "the answer waits for it" : "it comes too late";
 
-    it(`while COMMIT is still on its way when its outcome is asked for: ${how}`, async () => {
+    it(`during COMMIT, while its outcome is read: ${how}`, async () => {
       const { url } = await fresh();
       const rival = new pg.Client({ connectionString: url });
       await rival.connect();
@@ -196,7 +196,7 @@ describe("Postgres driver: a connection that is lost", () => {
     });
   }
 
-  it("in a commit, and does not come back: nobody knows", async () => {
+  it("during a commit, without a reconnect: the outcome is unknown", async () => {
     const { url } = await fresh();
     const between = await proxy(url, () => between.refuse());
     await withDriver({ url: between.url, ...hurried(40) }, async (driver) => {
@@ -244,7 +244,7 @@ describe("Postgres driver: a connection that is lost", () => {
   });
 
   for (const whose of ["of its own", "of a host's pool"]) {
-    it(`in the moment it is made: another one is taken (${whose})`, async () => {
+    it(`when it is opened: the driver opens another one (${whose})`, async () => {
       const { url } = await fresh();
       const over = "E\0\0\0\x3bSFATAL\0VFATAL\0C57P01\0Mthe server is shutting down now\0\0";
       let ended = 0;
@@ -268,7 +268,7 @@ describe("Postgres driver: a connection that is lost", () => {
     });
   }
 
-  it("while nothing is asked of it: nobody notices", async () => {
+  it("while it is idle: no call fails", async () => {
     const { url } = await fresh();
     await withDriver({ url, pool_size: 3 }, async (driver) => {
       await Promise.all([1, 2, 3].map((id) => driver.batch([insert(id)])));
@@ -303,8 +303,8 @@ describe("Postgres driver: a connection that is lost", () => {
   });
 });
 
-describe("Postgres driver: a server that is away", () => {
-  it("makes batches and reads fail, and everything goes on when it is back", async () => {
+describe("Postgres driver: an unreachable server", () => {
+  it("makes batches and reads fail, and both succeed when it is back", async () => {
     const { url } = await fresh();
     await withDriver({ url, ...hurried(20) }, async (driver) => {
       await driver.batch([insert(1)]);
@@ -321,7 +321,7 @@ describe("Postgres driver: a server that is away", () => {
     });
   });
 
-  it("is waited for when it comes back soon", async () => {
+  it("is waited for if it comes back soon", async () => {
     const { url } = await fresh();
     await withDriver(url, async (driver) => {
       await driver.batch([insert(1)]);
@@ -334,7 +334,7 @@ describe("Postgres driver: a server that is away", () => {
     });
   });
 
-  it("does not keep the driver from closing", async () => {
+  it("does not prevent the driver from closing", async () => {
     const { url } = await fresh();
     const driver = postgresDriver(url);
     await driver.batch([insert(1)]);
@@ -348,7 +348,7 @@ describe("Postgres driver: a server that is away", () => {
     }
   });
 
-  it("is told from a host's pool that has no connection to give", async () => {
+  it("is reported if a host's pool has no free connection", async () => {
     const pool: PostgresPool = { connect: () => new Promise(() => {}) };
     await withDriver({ pool, ...hurried(100) }, async (driver) => {
       const error = await failure(() => driver.read(allItems));
@@ -357,7 +357,7 @@ describe("Postgres driver: a server that is away", () => {
     });
   });
 
-  it("gives a host's pool back what came too late", async () => {
+  it("returns a late connection to the host's pool", async () => {
     let released = 0;
     let give: ((connection: Awaited<ReturnType<PostgresPool["connect"]>>) => void) | undefined;
     const pool: PostgresPool = {
@@ -375,10 +375,10 @@ describe("Postgres driver: a server that is away", () => {
   });
 });
 
-describe("Postgres driver: options that cannot be", () => {
+describe("Postgres driver: invalid options", () => {
   const at = (url: string, change: Partial<URL>): string => Object.assign(new URL(url), change).href;
 
-  it("are refused before anything is opened", async () => {
+  it("are rejected before a connection is opened", async () => {
     const bad: [PostgresOptions, RegExp][] = [
       [{ url: `mysql://root:${secret}@localhost/a` }, /: url: not of the form/],
       [{ url: `postgres://root:${secret}@local host/a` }, /: url: not of the form/],
@@ -395,7 +395,7 @@ describe("Postgres driver: options that cannot be", () => {
     }
   });
 
-  it("are named when the server refuses them", async () => {
+  it("are named if the server rejects them", async () => {
     const { url } = await fresh();
     const closed = String(await freePort());
     const bad: [PostgresOptions, RegExp][] = [
@@ -419,7 +419,7 @@ describe("Postgres driver: options that cannot be", () => {
     }
   });
 
-  it("are named when a host's address does not exist", async () => {
+  it("are named if a host's address does not exist", async () => {
     const options = { url: `postgres://u:${secret}@nowhere.invalid/a`, ...hurried(20) };
     await withDriver(options, async (driver) => {
       const error = await failure(() => driver.read(allItems));
@@ -428,7 +428,7 @@ describe("Postgres driver: options that cannot be", () => {
     });
   });
 
-  it("are named when the database takes no writes", async () => {
+  it("are named if the database accepts no writes", async () => {
     const { url } = await server.database();
     await withDriver(url, async (driver) => void (await driver.batch(tables)));
     await withDriver(url, async (driver) => {
@@ -443,7 +443,7 @@ describe("Postgres driver: options that cannot be", () => {
     });
   });
 
-  it("make a Storage that says the same", async () => {
+  it("give the same errors in a Storage", async () => {
     const { url } = await fresh();
     const storage = postgres({ url: at(url, { password: secret }) });
     const error = await failure(() => storage.probe(0));

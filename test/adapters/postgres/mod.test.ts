@@ -74,7 +74,7 @@ async function withRival(url: string, test: (rival: pg.Client) => Promise<void>)
 describe("Postgres by URL", () => {
   suite((url, work) => work({ url }));
 
-  it("keeps statements prepared that come again", () =>
+  it("keeps repeated statements prepared", () =>
     use(
       async (driver) => {
         const names = statement("select count(*) as total from pg_prepared_statements where statement like '%as a'");
@@ -84,7 +84,7 @@ describe("Postgres by URL", () => {
       { pool_size: 1 },
     ));
 
-  it("goes on when the tables changed below a prepared statement, or the server forgot it", () =>
+  it("continues if the tables changed under a prepared statement, or the server lost it", () =>
     use(
       async (driver, url) => {
         const all = statement("select * from item where item_id > $1", 0);
@@ -111,7 +111,7 @@ describe("Postgres by URL", () => {
       assert.equal((await driver.read(allItems)).length, 50);
     }));
 
-  it("commits at once what arrives in one tick, and repeats alone what one of them has failed", () =>
+  it("commits the batches of one tick together, and repeats a failed one alone", () =>
     use(async (driver) => {
       const numbered = (id: number): SqlStatement =>
         statement("insert into item (item_id) values ($1) returning pg_current_xact_id()::text as tx", id);
@@ -134,7 +134,7 @@ describe("Postgres by URL", () => {
       assert.equal((await driver.read(allItems)).length, 16);
     }));
 
-  it("takes no more connections than it was told to, and one that listens", () =>
+  it("opens at most the configured number of connections, and one that listens", () =>
     use(async (_driver, url) => {
       const named = `${url}?application_name=counted`;
       await withDriver({ url: named, pool_size: 3 }, async (driver) => {
@@ -149,7 +149,7 @@ describe("Postgres by URL", () => {
       });
     }));
 
-  it("tells a statement's error at once", () =>
+  it("reports a statement's error at once", () =>
     use(async (driver) => {
       await assert.rejects(driver.batch([statement("select $1::text, $2::text", "a")]), { code: "08P01" });
       await assert.rejects(driver.batch([failing("53100", 9)]), { code: "53100" });
@@ -159,7 +159,7 @@ describe("Postgres by URL", () => {
 describe("Postgres without prepared statements, as behind a pooler", () => {
   suite((url, work) => work({ url, direct_url: url }));
 
-  it("prepares nothing", () =>
+  it("prepares no statements", () =>
     use(
       async (driver) => {
         for (let i = 0; i < 4; i += 1) await driver.batch([statement("select $1::text as a", "x")]);
@@ -182,7 +182,7 @@ describe("Postgres by a host's pool of pg", () => {
     });
   }
 
-  it("refuses a pool that is given beside a URL", () => {
+  it("rejects a pool beside a URL", () => {
     const pool: PostgresPool = { connect: () => Promise.reject(new Error("unused")) };
     assert.throws(() => postgresDriver({ pool, url: "postgres://localhost/a" } as never), /pool: .* url/);
   });
@@ -201,7 +201,7 @@ if (onNode || all) {
       await emptied(pgliteOptions(db), test);
     });
 
-    it("hears signals", async () => {
+    it("receives signals", async () => {
       await withDriver(pgliteOptions(db), async (driver) => {
         const heard = new Promise<unknown>((resolve) => {
           driver.signals?.subscribe({
@@ -243,7 +243,7 @@ if (onBun) {
 }
 
 describe("Locks of Postgres batches", () => {
-  it("make batches of one name wait for each other, and of no name for all", () =>
+  it("make batches of one name wait for each other, and batches without a name for none", () =>
     use(async (driver, url) => {
       await withRival(url, async (rival) => {
         const waiting = async (): Promise<number> => {
@@ -277,7 +277,7 @@ describe("Locks of Postgres batches", () => {
       });
     }));
 
-  it("let a batch see what the one before it committed, whichever process that was", () =>
+  it("let a batch read what the one before it committed, in any process", () =>
     use(async (driver, url) => {
       await withDriver(url, async (two) => {
         const next = statement("insert into item (item_id) select coalesce(max(item_id), 0) + 1 from item");
@@ -292,7 +292,7 @@ describe("Locks of Postgres batches", () => {
       });
     }));
 
-  it("have keys that every process makes alike", () => {
+  it("have equal keys in every process", () => {
     assert.equal(toLockKey(""), BigInt.asIntN(64, 0xcbf29ce484222325n));
     assert.equal(toLockKey("a"), BigInt.asIntN(64, 0xaf63dc4c8601ec8cn));
     assert.equal(toLockKey("foobar"), BigInt.asIntN(64, 0x85944171f73967e8n));
@@ -300,7 +300,7 @@ describe("Locks of Postgres batches", () => {
   });
 });
 
-it("An empty Postgres database gets at once what it would have got step by step", async () => {
+it("An empty Postgres database gets the schema that all steps make", async () => {
   const recordSchema = async (statements: readonly string[]): Promise<readonly unknown[]> => {
     const { url } = await server.database();
     const driver = postgresDriver({ url });

@@ -63,7 +63,7 @@ export async function readTryCount(driver: SqlDriver): Promise<SqlValue | undefi
 export function postgresSuite(use: UsePostgres): void {
   const test = (name: string, body: (driver: SqlDriver) => Promise<void>): unknown => it(name, () => use(body));
 
-  test("gives each statement's rows, in order, as plain objects", async (driver) => {
+  test("returns each statement's rows, in order, as plain objects", async (driver) => {
     const results = await driver.batch([
       insert(1, "one"),
       statement("insert into item (item_id, body) values (2, 'two') returning item_id, body"),
@@ -77,7 +77,7 @@ export function postgresSuite(use: UsePostgres): void {
     assert.deepStrictEqual(await driver.batch([], []), []);
   });
 
-  test("gives the same when a statement comes again and again", async (driver) => {
+  test("returns equal rows when a statement is repeated", async (driver) => {
     for (let i = 0; i < 8; i += 1) {
       const [, rows] = await driver.batch(
         [insert(i), statement("select body, $1::text as said from item where item_id = $2", "a", i)],
@@ -87,7 +87,7 @@ export function postgresSuite(use: UsePostgres): void {
     }
   });
 
-  test("leaves nothing of a batch that fails", async (driver) => {
+  test("applies nothing of a batch that fails", async (driver) => {
     await driver.batch([insert(1)]);
     await assert.rejects(driver.batch([insert(2), insert(3), insert(1)]), /unique/);
     await assert.rejects(driver.batch([insert(2), statement("select nonsense"), insert(3)]), /nonsense/);
@@ -95,7 +95,7 @@ export function postgresSuite(use: UsePostgres): void {
     await driver.batch([insert(2)]);
   });
 
-  test("fails one bad batch among twenty alone", async (driver) => {
+  test("fails one invalid batch among twenty alone", async (driver) => {
     const batches = Array.from({ length: 20 }, (_, i) =>
       driver.batch([insert(i), i === 7 ? statement("select nonsense") : statement("select 1 as one")]),
     );
@@ -118,7 +118,7 @@ export function postgresSuite(use: UsePostgres): void {
     assert.equal(await readTryCount(driver), 30);
   });
 
-  test("takes any number of names, as often as they come", async (driver) => {
+  test("accepts any number of names, repeatedly", async (driver) => {
     const names = Array.from({ length: 500 }, (_, i) => `thread:${i % 450} 🎭 '; drop table item; --`);
     await driver.batch([insert(1)], names);
     await driver.batch([insert(2)], names.slice(0, 20));
@@ -126,7 +126,7 @@ export function postgresSuite(use: UsePostgres): void {
     assert.deepEqual(ids(await driver.read(allItems)), [1, 2, 3]);
   });
 
-  test("gives back the values it was given", async (driver) => {
+  test("returns values unchanged", async (driver) => {
     const texts = ["", "naïve 🎭 text", JSON.stringify({ nul: "\0" }), "12", "t", "\\x00", "x".repeat(200_000), null];
     await driver.batch(texts.map((text, i) => insert(i, text)));
     const read = await driver.read(statement("select body from item order by item_id"));
@@ -158,7 +158,7 @@ export function postgresSuite(use: UsePostgres): void {
     }
   });
 
-  test("gives numbers for every kind of number, and 1 and 0 for true and false", async (driver) => {
+  test("returns numbers for every kind of number, and 1 and 0 for true and false", async (driver) => {
     const [row] = await driver.read(
       statement(`select 1::smallint as a, 2 as b, 3::bigint as c, 4.5::numeric as d, 5.5::real as e, 6.25::double precision as f,
         true as g, false as h, null::bigint as i, count(*) as j, sum(2) as k, sum(3::bigint) as l, 'x' as m, 1 = 1 as n`),
@@ -167,13 +167,13 @@ export function postgresSuite(use: UsePostgres): void {
     assert.deepStrictEqual(row, numbers);
   });
 
-  test("refuses whole numbers that no number can hold, with the batch", async (driver) => {
+  test("rejects integers that no number can represent, with the batch", async (driver) => {
     await assert.rejects(driver.read(statement("select 9007199254740993 as a")), RangeError);
     await assert.rejects(driver.batch([insert(1), statement("select 9007199254740993 as a")]), RangeError);
     assert.deepEqual(await driver.read(allItems), []);
   });
 
-  test("refuses values that are none", async (driver) => {
+  test("rejects invalid values", async (driver) => {
     const none = [{}, { "1": 5 }, [], new Date(0), undefined, true, 1n, Number.NaN, Number.POSITIVE_INFINITY];
     for (const value of none) {
       const bad = statement("select $1::text as a", value as never);
@@ -183,13 +183,13 @@ export function postgresSuite(use: UsePostgres): void {
     assert.deepEqual(await driver.read(allItems), []);
   });
 
-  test("refuses text with U+0000, and mends half characters", async (driver) => {
+  test("rejects text with U+0000, and replaces lone surrogates", async (driver) => {
     await assert.rejects(driver.batch([insert(1, "a\0b")]), /U\+0000/);
     await driver.batch([insert(2, "a\ud800b")]);
     assert.deepEqual(await driver.read(statement("select body from item")), [{ body: "a\ufffdb" }]);
   });
 
-  test("reads what was answered, and not a batch that failed", async (driver) => {
+  test("reads committed batches, and not a batch that failed", async (driver) => {
     for (let i = 0; i < 20; i += 1) {
       await driver.batch([insert(i)], [`item:${i}`]);
       assert.equal((await driver.read(allItems)).length, i + 1);
@@ -200,7 +200,7 @@ export function postgresSuite(use: UsePostgres): void {
     assert.equal((await firstRead).length, 20);
   });
 
-  test("runs a batch again that met another transaction", async (driver) => {
+  test("repeats a batch after a conflict with another transaction", async (driver) => {
     let tries = 0;
     for (const state of ["40001", "40P01", "23505"]) {
       tries += 3;
@@ -218,7 +218,7 @@ export function postgresSuite(use: UsePostgres): void {
     assert.deepEqual(await driver.read(allItems), []);
   });
 
-  test("leaves one mark for each session that writes, and none where nothing was written", async (driver) => {
+  test("keeps one commit marker for each session that writes, and none if nothing was written", async (driver) => {
     const marks = (): Promise<SqlRow[]> => driver.read(statement("select slot, token from greenroom_commits"));
     await driver.batch([statement("delete from greenroom_commits")]);
     const before = await marks();
@@ -233,12 +233,12 @@ export function postgresSuite(use: UsePostgres): void {
     assert.ok(Number(after[0]?.token) > Number(before[0]?.token));
   });
 
-  test("knows the database's time", async (driver) => {
+  test("reads the time of the database", async (driver) => {
     const [first = 0, second = 0] = [await driver.now?.(), await driver.now?.()];
     assert.ok(Number.isSafeInteger(first) && first <= second && first > Date.UTC(2020));
   });
 
-  test("answers waiting batches before it closes, and refuses later ones", async (driver) => {
+  test("answers waiting batches before it closes, and rejects later ones", async (driver) => {
     const waiting = driver.batch([insert(1)]);
     await driver.close();
     await waiting;

@@ -76,7 +76,7 @@ function ear(driver: SqlDriver): Ear {
 }
 
 describe("Signals of Postgres", () => {
-  it("are heard by other processes, and by whoever published them", () =>
+  it("reach other processes, and their publisher", () =>
     two(async (first, second) => {
       const kinds: SignalKind[] = ["run", "thread", "work", "deliveries"];
       for (const kind of kinds) first.signals.publish(kind, 'a:b, "c" 🎭 \'');
@@ -85,7 +85,7 @@ describe("Signals of Postgres", () => {
       }
     }));
 
-  it("are one where they are equal, and all there where they are many", () =>
+  it("are merged if they are equal, and all arrive if they are many", () =>
     two(async (first, second) => {
       for (let i = 0; i < 1_000; i += 1) first.signals.publish("run", "same");
       const names = Array.from({ length: 2_000 }, (_, i) => `thread:${"🎭".repeat(10)}-${i}`);
@@ -97,7 +97,7 @@ describe("Signals of Postgres", () => {
       assert.deepEqual(new Set(second.heard), new Set(["run:same", "work:last", ...names]));
     }));
 
-  it("go out at most every 30 ms", async () => {
+  it("are sent at most every 30 ms", async () => {
     const sentNumbers: number[] = [];
     let time = 0;
     const timers: { readonly at: number; readonly fn: () => void }[] = [];
@@ -132,7 +132,7 @@ describe("Signals of Postgres", () => {
     await driver.close();
   });
 
-  it("come back after their session was ended, and say that some may be lost", () =>
+  it("continue after their session was ended, and report that some may be lost", () =>
     two(async (first, second) => {
       for (let round = 2; round < 5; round += 1) {
         const client = new pg.Client({ connectionString: url });
@@ -148,7 +148,7 @@ describe("Signals of Postgres", () => {
       assert.deepEqual(await first.driver.read(statement("select 1 as one")), [{ one: 1 }]);
     }));
 
-  it("come back after the server was gone", () =>
+  it("continue after the server was gone", () =>
     two(async (first, second) => {
       await server.halt("immediate");
       first.signals.publish("run", "meanwhile");
@@ -158,7 +158,7 @@ describe("Signals of Postgres", () => {
       await second.hears("run:after");
     }));
 
-  it("are not there where a host's pool has no session that listens", async () => {
+  it("do not exist if a host's pool has no session that listens", async () => {
     const driver = postgresDriver({ pool: { connect: () => Promise.reject(new Error("unused")) } });
     assert.equal(driver.signals, undefined);
     await driver.close();
@@ -187,7 +187,7 @@ describe("Signals of Postgres", () => {
     await pool.end();
   });
 
-  it("reach every listener, one that throws too, and none after it has left or the driver is closed", () =>
+  it("reach every listener, also beside one that throws, and none that has left or after the driver was closed", () =>
     two(async (first, second) => {
       const late: string[] = [];
       second.signals.subscribe({
@@ -209,7 +209,7 @@ describe("Signals of Postgres", () => {
       await second.hears("run:last words");
     }));
 
-  it("do not mind what others send on their channel", () =>
+  it("ignore other notifications on their channel", () =>
     two(async (first) => {
       const client = new pg.Client({ connectionString: url });
       await client.connect();

@@ -40,7 +40,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
   const test = (name: string, body: Parameters<Subject["use"]>[0], options?: SqliteOptions): unknown =>
     it(name, () => use(body, options));
 
-  test("gives each statement's rows, in order, as plain objects", async (driver) => {
+  test("returns each statement's rows, in order, as plain objects", async (driver) => {
     const results = await driver.batch([
       insert(1, "one"),
       statement("insert into item (item_id, body) values (2, 'two') returning item_id, body"),
@@ -53,13 +53,13 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
     assert.deepStrictEqual(await driver.batch([]), []);
   });
 
-  test("leaves nothing of a batch that fails", async (driver) => {
+  test("applies nothing of a batch that fails", async (driver) => {
     await driver.batch([insert(1)]);
     await assert.rejects(driver.batch([insert(2), insert(3), insert(1)]), /UNIQUE/);
     assert.deepEqual(ids(await driver.read(allItems)), [1]);
   });
 
-  test("fails one bad batch among twenty alone", async (driver) => {
+  test("fails one invalid batch among twenty alone", async (driver) => {
     const batches = Array.from({ length: 20 }, (_, i) =>
       driver.batch([insert(i), i === 7 ? insert(6) : statement("select 1 as one")]),
     );
@@ -81,7 +81,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
     );
   });
 
-  test("gives back the values it was given", async (driver) => {
+  test("returns values unchanged", async (driver) => {
     const values: SqlValue[] = [
       null,
       "",
@@ -112,14 +112,14 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
   });
 
   if (binds) {
-    test("binds whole numbers as integers", async (driver) => {
+    test("binds integers as integers", async (driver) => {
       const sums = await driver.read(
         statement("select 3 / ? as half, typeof(?) as one, typeof(?) as b limit ?", 2, 1, 1.5, 1),
       );
       assert.deepStrictEqual(sums, [{ half: 1, one: "integer", b: "real" }]);
     });
 
-    test("refuses values that are none", async (driver) => {
+    test("rejects invalid values", async (driver) => {
       for (const value of [{}, { "1": 5 }, [], new Date(0), undefined, true, 1n]) {
         const bad = statement("select ? as a", value as never);
         await assert.rejects(driver.batch([bad]), TypeError);
@@ -127,7 +127,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
       }
     });
 
-    test("keeps text with U+0000 whole or refuses it", async (driver) => {
+    test("keeps text with U+0000 whole or rejects it", async (driver) => {
       const refusal = await driver.batch([insert(1, "a\0b")]).then(
         () => null,
         (error: Error) => error.message,
@@ -149,7 +149,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
     assert.deepEqual(await driver.read(statement("select * from part")), []);
   });
 
-  test("reads what was answered, and not a batch that failed", async (driver) => {
+  test("reads committed batches, and not a batch that failed", async (driver) => {
     for (let i = 0; i < 20; i += 1) {
       await driver.batch([insert(i)]);
       assert.equal((await driver.read(allItems)).length, i + 1);
@@ -165,7 +165,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
   });
 
   if (file) {
-    test("goes on after a full disk once there is room", async (driver) => {
+    test("continues after a full disk once there is room", async (driver) => {
       const big = new Uint8Array(100_000);
       await driver.batch([insert(1, new Uint8Array(200_000))]);
       const pages = (await driver.read(statement("pragma page_count")))[0]?.page_count;
@@ -209,7 +209,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
       );
     });
 
-    it("gives up on the write lock after five seconds, and is well afterwards", async () => {
+    it("gives up on the write lock after five seconds, and works afterwards", async () => {
       let waited = 0;
       const timer = quick(async (ms) => {
         waited += ms;
@@ -228,7 +228,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
     });
   }
 
-  test("answers waiting batches before it closes, and refuses later ones", async (driver) => {
+  test("answers waiting batches before it closes, and rejects later ones", async (driver) => {
     const waiting = driver.batch([insert(1)]);
     await driver.close();
     await waiting;

@@ -67,7 +67,7 @@ for (const [name, open] of Object.entries(openers)) {
         assert.ok(bytes.equals(after[i] as Uint8Array), `${files[i]} was changed`);
     };
 
-    it("that is shorter, by a byte or by a page, is refused", () =>
+    it("that is shorter, by a byte or by a page, is rejected", () =>
       inFolder(async (folder) => {
         const whole = await filled(folder);
         const { size } = statSync(whole);
@@ -79,7 +79,7 @@ for (const [name, open] of Object.entries(openers)) {
         }
       }));
 
-    it("that is empty or gone beside its log is refused, and the log is kept", () =>
+    it("that is empty or deleted beside its log is rejected, and the log is kept", () =>
       inFolder(async (folder) => {
         const path = join(folder, "a.db");
         const storage = sqlStorage(open(path));
@@ -101,7 +101,7 @@ for (const [name, open] of Object.entries(openers)) {
         await storage.close();
       }));
 
-    it("that was in use and is empty now is refused", () =>
+    it("that was in use and is empty now is rejected", () =>
       inFolder(async (folder) => {
         const used = join(folder, "used.db");
         const storage = await started(used);
@@ -118,7 +118,7 @@ for (const [name, open] of Object.entries(openers)) {
         await fresh.close();
       }));
 
-    it("whose log fills up what is missing of it is whole", () =>
+    it("whose log has its missing pages is whole", () =>
       inFolder(async (folder) => {
         const path = join(folder, "a.db");
         const storage = sqlStorage(open(path));
@@ -136,7 +136,7 @@ for (const [name, open] of Object.entries(openers)) {
         await storage.close();
       }));
 
-    it("whose first page is garbage, that is another program's or a folder, is refused", () =>
+    it("whose first page is garbage, that is another program's or a folder, is rejected", () =>
       inFolder(async (folder) => {
         const whole = await filled(folder);
         const bytes = await readFile(whole);
@@ -159,7 +159,7 @@ for (const [name, open] of Object.entries(openers)) {
         await refuses(join(folder, "folder.db"), /Cannot use the database .*folder\.db/);
       }));
 
-    it("of a newer version is refused", () =>
+    it("of a newer version is rejected", () =>
       inFolder(async (folder) => {
         const path = await filled(folder);
         const driver = open(path);
@@ -173,7 +173,7 @@ for (const [name, open] of Object.entries(openers)) {
 
     // libSQL's own library ends the process over text that is no UTF-8.
     if (name !== "libSQL") {
-      it("with any bit flipped never starts empty, and differs only where SQLite itself finds nothing", () =>
+      it("with any bit flipped never starts empty, and differs only if SQLite itself finds nothing", () =>
         inFolder(async (folder) => {
           const whole = await filled(folder);
           const bytes = await readFile(whole);
@@ -220,7 +220,7 @@ for (const [name, open] of Object.entries(openers)) {
         }));
     }
 
-    it("that is cut off under a living service is an error of its reads", () =>
+    it("that is truncated under a running service fails its reads", () =>
       inFolder(async (folder) => {
         const path = await filled(folder);
         const storage = await started(path);

@@ -56,7 +56,7 @@ async function withDisk(test: (disk: Disk) => Promise<void>): Promise<void> {
 
 for (const [name, open] of Object.entries({ ...openers, ...(await sqliteOpeners()) })) {
   describe(`${name}: a full disk`, () => {
-    it("fails what does not fit as a whole, loses nothing that was answered, and goes on once there is room", () =>
+    it("fails each write that does not fit as a whole, loses no acknowledged write, and works again once there is room", () =>
       withDisk(async (disk) => {
         const path = join(disk.folder, "a.db");
         const checkpoints: (() => void)[] = [];
@@ -113,7 +113,7 @@ for (const [name, open] of Object.entries({ ...openers, ...(await sqliteOpeners(
         await again.close();
       }));
 
-    it("is told by the storage in words a caller can act on", () =>
+    it("is reported by the storage with a remedy", () =>
       withDisk(async (disk) => {
         const driver = open(join(disk.folder, "a.db"));
         const storage = sqlStorage(driver);
@@ -209,7 +209,7 @@ describe("the embedded driver: I/O errors", () => {
     }
   }
 
-  it("a read that fails is an error, and the next one answers", () =>
+  it("a read that fails is an error, and the next one succeeds", () =>
     inFolder(async (folder) => {
       let failing = false;
       const driver = faultyDriver(join(folder, "a.db"), (sql) => (failing && /item/.test(sql) ? "fails" : undefined));

@@ -116,7 +116,7 @@ for (const subject of [...embedded, ...hosted]) {
 
 for (const subject of embedded) {
   describe(`${subject.name}: embedded driver`, () => {
-    it("commits what arrives in one tick together, 64 batches at most", async () => {
+    it("commits the batches of one tick together, 64 at most", async () => {
       const gate = holdableDefer();
       await withFile(
         subject,
@@ -138,7 +138,7 @@ for (const subject of embedded) {
       );
     });
 
-    it("keeps a group below four megabytes", async () => {
+    it("keeps a group of batches below four megabytes", async () => {
       const gate = holdableDefer();
       await withFile(
         subject,
@@ -160,7 +160,7 @@ for (const subject of embedded) {
       );
     });
 
-    it("sets every connection as durable as promised", () =>
+    it("sets the promised durability on every connection", () =>
       withFile(subject, async (driver) => {
         const value = async (name: string): Promise<[SqlValue, SqlValue]> => {
           const read = await driver.read(statement(`pragma ${name}`));
@@ -178,12 +178,12 @@ for (const subject of embedded) {
         assert.equal((await value("busy_timeout"))[1], 0);
       }));
 
-    it("refuses writes outside a batch", () =>
+    it("rejects writes outside a batch", () =>
       withFile(subject, async (driver) => {
         await assert.rejects(driver.read(insert(1)), /readonly/);
       }));
 
-    it("moves the log into the database when nothing is waiting", async () => {
+    it("checkpoints the log into the database when it is idle", async () => {
       const timers: (() => void)[] = [];
       await withFile(
         subject,
@@ -216,7 +216,7 @@ for (const subject of embedded) {
       );
     });
 
-    it("answers what waits before it closes", () =>
+    it("answers waiting batches before it closes", () =>
       withFile(subject, async (driver, path) => {
         void driver.batch([insert(1)]);
         await driver.close();
@@ -235,7 +235,7 @@ for (const subject of embedded) {
       });
     });
 
-    it("opens a folder's first database, and the same one again", async () => {
+    it("opens the first database of a folder, and the same one again", async () => {
       const folder = await mkdtemp(join(tmpdir(), "greenroom-driver-"));
       try {
         const path = join(folder, "deep", "er", "a.db");
@@ -259,7 +259,7 @@ for (const subject of embedded) {
       await second.close();
     });
 
-    it("refuses what is no database, and names it", async () => {
+    it("rejects a file that is no database, and names it", async () => {
       const folder = await mkdtemp(join(tmpdir(), "greenroom-driver-"));
       try {
         const foreign = join(folder, "notes.txt");
@@ -312,7 +312,7 @@ function holdableDefer(): {
 }
 
 describe("fromKysely", () => {
-  it("refuses a connection that does not enforce foreign keys", async () => {
+  it("rejects a connection that does not enforce foreign keys", async () => {
     const database = nodeSqliteShim(new DatabaseSync(":memory:", { enableForeignKeyConstraints: false }));
     const driver = hostOwned(new Kysely({ dialect: new SqliteDialect({ database }) }));
     await assert.rejects(driver.batch([statement("create table item (item_id)")]), /pragma foreign_keys = on/);
@@ -322,7 +322,7 @@ describe("fromKysely", () => {
 });
 
 describe("createStatementCache", () => {
-  it("prepares a text once and lets the one go that was not used for longest", () => {
+  it("prepares a text once and evicts the least recently used one", () => {
     const events: string[] = [];
     const cache = createStatementCache<string>(
       (sql) => {

@@ -65,7 +65,7 @@ describe("the statements of a run", () => {
     assert.deepEqual(end, [...saved, "update threads", "update runs", "delete labels", "insert labels"]);
   });
 
-  it("with a feature are as many more as the feature needs", async () => {
+  it("with a feature are those of the core and the statements of the feature", async () => {
     const [created = [], ended = []] = await recordStatements("stateless");
     const [asking = [], tokenBatches = []] = await recordStatements("stateless", { feedback_keys: ["good"] });
     assert.deepEqual(asking, [...created.slice(0, 2), "insert feedback_tokens", ...created.slice(2)]);
@@ -78,7 +78,7 @@ describe("the statements of a run", () => {
   });
 });
 
-it("the rows of each feature that retention may sweep have an age", async () => {
+it("have an age in the rows of each feature that retention may delete", async () => {
   const storage = sqlStorage(nodeSqliteDriver(":memory:"));
   const swept = Promise.withResolvers<readonly string[]>();
   const deleteExpired: Storage["deleteExpired"] = async (_scope, { features }) => {

@@ -63,7 +63,7 @@ const FILTERS: readonly JsonObject[] = [
 ];
 
 describe("a filter on values", () => {
-  it("finds what a look at every state finds", async () => {
+  it("finds the states that a read of every state finds", async () => {
     const alive = setInterval(() => {}, 60_000);
     try {
       await using host = await testService({ executor: executor() });

@@ -116,7 +116,7 @@ const readVersions = async (driver: SqlDriver): Promise<unknown[]> =>
     ({ version }) => version,
   );
 
-describe("a database that a step has changed", () => {
+describe("a database after a step", () => {
   const threads = async (storage: Storage, metadata: JsonObject, values?: JsonObject): Promise<string> => {
     const query = { metadata, ...(values && { values }), sort_by: "created_at", sort_order: "asc" } as const;
     const { rows, total } = await storage.searchThreads(here, { ...query, limit: 10, offset: 0 });
@@ -129,7 +129,7 @@ describe("a database that a step has changed", () => {
     return (await storage.searchAssistants(here, { metadata, ...page })).rows.map((row) => row.assistant_id).join();
   };
 
-  it("keeps its runs and their frames, and takes new ones", () =>
+  it("keeps its runs and their frames, and accepts new ones", () =>
     inPlanted(async (storage) => {
       const runs = await storage.listRuns(here, "t", { limit: 10, offset: 0 });
       assert.deepEqual(
@@ -178,7 +178,7 @@ describe("a database that a step has changed", () => {
       assert.equal(await threads(storage, { owner: "ada" }), "u");
     }));
 
-  it("may hold any values in states that the step could not label", () =>
+  it("may hold any values in states for which the step could not create index entries", () =>
     inPlanted(async (storage) => {
       assert.equal(await threads(storage, {}, { n: 7 }), "t");
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 9);
@@ -206,7 +206,7 @@ describe("a database that a step has changed", () => {
       assert.equal(await threads(storage, { owner: "ada" }), "new");
     }));
 
-  it("takes crons and runs of users", () =>
+  it("accepts crons and runs of users", () =>
     inPlanted(async (storage) => {
       const options = { on_run_completed: null, timezone: null, end_time: null, enabled: true, next_run_date: 100 };
       const mine = { payload: {}, metadata: { x: 1 }, user_id: null, auth_user: { identity: "ada" } };
@@ -233,7 +233,7 @@ describe("a database that a step has changed", () => {
       assert.deepEqual((await storage.getRun(here, "r3"))?.auth_user, { identity: "ada" });
     }));
 
-  it("has the new columns and rows, and is refused by the older version", () =>
+  it("has the new columns and rows, and is rejected by the older version", () =>
     inNewest(async (path) => {
       const driver = nodeSqliteDriver(path);
       try {
@@ -282,7 +282,7 @@ it("a database counts its threads and assistants as they change", async () => {
 });
 
 describe("a step", () => {
-  it("takes effect once when several processes start at the same time", () =>
+  it("takes effect once if several processes start at the same time", () =>
     inNewest(async (path) => {
       const drivers = [nodeSqliteDriver(path), nodeSqliteDriver(path), nodeSqliteDriver(path)] as const;
       try {
@@ -295,7 +295,7 @@ describe("a step", () => {
       }
     }));
 
-  it("that fails leaves the version before it as it is", () =>
+  it("that fails keeps the version before it", () =>
     inNewest(async (path) => {
       const failing: Schema = {
         ...planted,
@@ -318,7 +318,7 @@ describe("a step", () => {
       }
     }));
 
-  it("starts again from the version before it when its process was killed inside it", () =>
+  it("starts again from the version before it if its process was killed during it", () =>
     inNewest(async (path) => {
       const statements = plantedStep.statements("sqlite");
       assert.ok(statements.length > 8);
@@ -354,7 +354,7 @@ describe("a step", () => {
 });
 
 // A change of `tables` without its step in `schema` fails here.
-it("an empty database gets at once what it would have got step by step", () => {
+it("an empty database gets the schema that all steps make", () => {
   const createTables = (statements: readonly string[]): Map<string, string> => {
     const database = new DatabaseSync(":memory:");
     for (const statement of statements) database.exec(statement);

@@ -14,21 +14,21 @@ describe("a storage over the driver of the guide", () => {
 });
 
 describe("the guide to storage adapters", () => {
-  it("shows the driver as it is tested", () => {
+  it("shows the tested driver", () => {
     const example = readFileSync(new URL("../../../examples/storage-adapter.ts", import.meta.url), "utf8");
     const [, code = ""] = /```ts\n([\s\S]*?)```/.exec(guide) ?? [];
     assert.equal(code, example.slice(example.indexOf("\n") + 1));
   });
 
   const rows = [...guide.matchAll(/^\| ([A-Z][^|]+) \| `([^`|]+ > [^`|]+)` \|$/gm)];
-  it("names every fault that was planted", () => {
+  it("names every injected fault", () => {
     assert.deepEqual(
       rows.map(([, fault]) => fault),
       Object.keys(faults),
     );
   });
   for (const [, fault = "", name = ""] of rows) {
-    it(`is right in that a test finds: ${fault}`, async () => {
+    it(`names a test that finds this fault: ${fault}`, async () => {
       const make = faults[fault];
       assert.ok(make, fault);
       await assert.rejects(suiteTest(name, make));

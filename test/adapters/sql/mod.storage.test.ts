@@ -57,7 +57,7 @@ for (const [name, host] of Object.entries(hosts)) {
   });
 }
 
-describe("migrate refuses", () => {
+describe("migrate rejects", () => {
   /** Runs `prepare` on a new file, then expects the migration to end with a ConfigError of this text. */
   const refuses = async (message: RegExp, prepare: (path: string) => Promise<void> | void): Promise<void> => {
     const folder = await mkdtemp(join(tmpdir(), "greenroom-"));
@@ -105,7 +105,7 @@ describe("migrate refuses", () => {
       change(path, "alter table greenroom_versions rename to greenroom_schema");
     }));
 
-  it("tables of these names that others made", () =>
+  it("tables of the same names that another program made", () =>
     refuses(/tables named runs, threads|tables named threads, runs/, (path) => {
       change(path, "create table threads (id integer); create table runs (id integer)");
     }));
@@ -145,7 +145,7 @@ it("several storages migrate one file at once, beside tables of the host", async
   }
 });
 
-it("keeps no label of metadata that is gone or was refused", async () => {
+it("keeps no index entry of metadata that was deleted or rejected", async () => {
   const folder = await mkdtemp(join(tmpdir(), "greenroom-"));
   try {
     const path = join(folder, "agents.db");

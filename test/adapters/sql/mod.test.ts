@@ -73,7 +73,7 @@ describe("a process that takes over", () => {
     return outcome.kind === "claimed" ? outcome.claimed : null;
   };
 
-  it("makes every run pending and every slot free, once, and never before it has the right", async () => {
+  it("requeues every run and releases every thread lock, once, and never before it has the worker lock", async () => {
     await using world = await takingOver(async (before) => {
       for (const { deployment } of scopes) await claimed(before, deployment, "running");
       await claimed(before, "one", "evicted");
@@ -117,7 +117,7 @@ describe("a process that takes over", () => {
     assert.equal(right.requestCount, 4, "it asks the driver each time");
   });
 
-  it("ends what the dead one was sending, so that hosts wait for nobody; not what others send", async () => {
+  it("ends the claims of the dead process on deliveries, so that hosts wait for none, and keeps those of others", async () => {
     const [scope] = scopes;
     const driver = nodeSqliteDriver(":memory:");
     const isHeld = { dead: true, standby: false, next: false };
@@ -162,7 +162,7 @@ describe("a process that takes over", () => {
     await driver.close();
   });
 
-  it("does so again when it lost the right in between", async () => {
+  it("does so again if it lost the worker lock in between", async () => {
     await using world = await takingOver((before) => claimed(before, "one", "t"));
     const { storage, right } = world;
     right.isHeld = true;
@@ -176,7 +176,7 @@ describe("a process that takes over", () => {
     assert.equal((await storage.countActiveRuns(scopes[0], now)).running, 0);
   });
 
-  it("tries again when the store failed", async () => {
+  it("tries again if the storage failed", async () => {
     let failing = true;
     await using world = await takingOver(
       (before) => claimed(before, "one", "t"),
@@ -201,7 +201,7 @@ describe("a full disk", () => {
     "a server": new Error("SQLITE_FULL: database or disk is full"),
   };
   for (const [name, full] of Object.entries(errors)) {
-    it(`is told by every verb, as ${name} says it`, async () => {
+    it(`is reported by every storage operation as ${name} reports it`, async () => {
       await using world = await takingOver(
         async () => {},
         () => Promise.reject(full),
@@ -226,7 +226,7 @@ describe("a full disk", () => {
     });
   }
 
-  it("is no other error", async () => {
+  it("is distinguished from other errors", async () => {
     const otherError = new Error("constraint failed");
     await using world = await takingOver(
       async () => {},

@@ -108,7 +108,7 @@ const stories: Record<string, Story> = {
 for (const durability of ["async", "exit"] as const) {
   describe(`a thread of a graph, durability ${durability}`, () => {
     for (const [name, { graph, steps, whole }] of Object.entries(stories)) {
-      it(`goes on after it was pruned, and as a copy: ${name}`, async () => {
+      it(`continues after it was pruned, and as a copy: ${name}`, async () => {
         await using kit = await testService({ executor: langgraph({ graph: await graph() }) });
         const { runs, threads, deployment, options } = serviceInternals(kit.service);
         const { storage } = options;

@@ -86,7 +86,7 @@ for (const [name, open] of Object.entries(openers)) {
       ],
       ["moved away", () => renameSync(path, `${path}.old`)],
     ] as const) {
-      it(`${what} under a server: nothing more is acknowledged, and writes fail for good`, async () => {
+      it(`${what} under a running server: no later write is acknowledged, and writes fail until a restart`, async () => {
         const driver = opened();
         const storage = sqlStorage(driver);
         await storage.migrate();
@@ -127,7 +127,7 @@ for (const [name, open] of Object.entries(openers)) {
         ["in the middle of a commit", async (driver, next) => driver.batch([next, statement("select 'cut now'")])],
       ] as readonly (readonly [string, (driver: SqlDriver, next: SqlStatement) => Promise<unknown>])[]) {
         for (const size of [10, 20_000, 400_000]) {
-          it(`with a log ${which} cut ${when} of ${size} bytes: that is not acknowledged, nor anything after it`, async () => {
+          it(`with a log ${which} cut ${when} of ${size} bytes: neither that write nor a later one is acknowledged`, async () => {
             const cutting = (file: string): SqliteConnection => {
               const database = new DatabaseSync(file);
               return {
@@ -168,7 +168,7 @@ for (const [name, open] of Object.entries(openers)) {
       ],
       ["deleted", () => rmSync(path)],
     ] as const) {
-      it(`${what} under a server that writes nothing: a look at the files finds it`, async () => {
+      it(`${what} under a server that writes nothing: a check of the files finds it`, async () => {
         const driver = opened();
         await driver.batch([table, item, item]);
         await driver.batch([item]);
@@ -184,7 +184,7 @@ for (const [name, open] of Object.entries(openers)) {
       ["overwritten", (file: string) => writeFileSync(file, new Uint8Array(100).fill(7), { flag: "r+" })],
       ["cut", (file: string) => truncateSync(file, 4096)],
     ] as const) {
-      it(`whose database file is ${what} under a server: a look at the files finds it`, async () => {
+      it(`whose database file is ${what} under a server: a check of the files finds it`, async () => {
         const driver = opened();
         await driver.batch([table, ...Array.from({ length: 9 }, () => item)]);
         // All is in the file, and the log begins anew.
@@ -198,7 +198,7 @@ for (const [name, open] of Object.entries(openers)) {
       });
     }
 
-    it("shortened by other programs, which lose nothing, are no damage", async () => {
+    it("shortened by other programs without a loss are no damage", async () => {
       const driver = opened();
       const storage = sqlStorage(driver);
       await driver.batch([table, ...Array.from({ length: 50 }, () => item)]);
@@ -223,7 +223,7 @@ for (const [name, open] of Object.entries(openers)) {
       assert.deepEqual(await opened().read(count), [{ n: 9 }]);
     });
 
-    it("with a log that is empty still: commits without changes are acknowledged", async () => {
+    it("with an empty log: commits without changes are acknowledged", async () => {
       const first = opened();
       await first.batch([table]);
       await first.close();
@@ -237,7 +237,7 @@ for (const [name, open] of Object.entries(openers)) {
       await sqlStorage(driver).check?.();
     });
 
-    it("that are damaged are not read either", async () => {
+    it("are not read after damage", async () => {
       const driver = opened();
       await driver.batch([table, item]);
       assert.deepEqual(await driver.read(count), [{ n: 1 }]);
@@ -246,7 +246,7 @@ for (const [name, open] of Object.entries(openers)) {
       await assert.rejects(driver.read(count), DatabaseUnavailable);
     });
 
-    it("that were cut fail a read: the error tells of the files, and not what SQLite found", async () => {
+    it("fail a read after a cut: the error names the files, and not the error of SQLite", async () => {
       const driver = opened();
       await driver.batch([table]);
       for (let n = 0; n < 20; n += 1) await driver.batch([item]);
@@ -254,7 +254,7 @@ for (const [name, open] of Object.entries(openers)) {
       await assert.rejects(driver.read(statement("select sum(length(body)) as n from item")), DatabaseUnavailable);
     });
 
-    it("whose mark cannot be written: a commit counts, once", async () => {
+    it("whose marker cannot be written: a commit is acknowledged, once", async () => {
       const driver = opened();
       mkdirSync(`${path}.mark`);
       await driver.batch([table]);
@@ -263,14 +263,14 @@ for (const [name, open] of Object.entries(openers)) {
       rmdirSync(`${path}.mark`);
     });
 
-    it("with the log deleted under a server: nothing more is acknowledged", async () => {
+    it("with the log deleted under a server: no later write is acknowledged", async () => {
       const driver = opened();
       await driver.batch([table]);
       rmSync(`${path}-wal`);
       await assert.rejects(driver.batch([item]), /was deleted or replaced while this process used it/);
     });
 
-    it("of a killed process are whole: it goes on", async () => {
+    it("of a killed process are whole: the next process continues", async () => {
       await killed(5);
       assert.deepEqual(await opened().read(count), [{ n: 5 }]);
     });
@@ -280,7 +280,7 @@ for (const [name, open] of Object.entries(openers)) {
       ["emptied", (log: string) => truncateSync(log, 0)],
       ["deleted", (log: string) => rmSync(log)],
     ] as const) {
-      it(`with the log ${what} while it was down: the start is refused, and deleting the mark allows it`, async () => {
+      it(`with the log ${what} while the server was down: the start is refused, and deleting the marker allows it`, async () => {
         cut(await killed(5));
         assert.throws(
           () => opened(),
@@ -291,20 +291,20 @@ for (const [name, open] of Object.entries(openers)) {
       });
     }
 
-    it("moved into the file by another program: it goes on", async () => {
+    it("checkpointed by another program: the server continues", async () => {
       rmSync(await killed(5));
       utimesSync(path, Date.now() / 1000 + 10, Date.now() / 1000 + 10);
       await opened().read(statement("select 1"));
     });
 
-    it("of a copy in their place are not held against the mark", async () => {
+    it("of a copy in their place are not compared with the marker", async () => {
       rmSync(await killed(5));
       cpSync(path, `${path}.copy`);
       renameSync(`${path}.copy`, path);
       await opened().read(statement("select 1"));
     });
 
-    it("leave no mark after a clean stop, but while another process has them open", async () => {
+    it("leave no marker after a clean stop, but do while another process has them open", async () => {
       const [first, second] = [opened(), opened()];
       await first.batch([table]);
       await second.batch([item]);

@@ -110,7 +110,7 @@ for (const [kind, open] of Object.entries(openers)) {
         await second.close();
       }));
 
-    it("another driver that is refused and closed takes nothing from the one that works", () =>
+    it("a second driver that is refused and closed does not take the lock from the first", () =>
       inFolder(async (folder) => {
         const path = join(folder, "a.db");
         const holder = open(path);
@@ -158,7 +158,7 @@ for (const [kind, open] of Object.entries(openers)) {
       for (const driver of drivers) await driver.close();
     });
 
-    it("an error where the lock cannot be kept, which names the file", () =>
+    it("or the error names the file if the lock cannot be held", () =>
       inFolder(async (folder) => {
         const path = join(folder, "a.db");
         mkdirSync(`${path}.worker`);

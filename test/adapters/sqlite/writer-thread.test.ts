@@ -54,15 +54,15 @@ async function threadsAfter(
 const start = (path: string): Promise<WriterThread> => openThread("node:sqlite", path);
 
 describe("the writer of a SQLite file", () => {
-  it("moves into a thread once where commits are slow, and loses nothing on the way", async () => {
+  it("moves into a thread once commits are slow, and loses nothing", async () => {
     assert.equal(await threadsAfter("auto", 3, start), 1);
   });
 
-  it("stays on the event loop where it is told to", async () => {
+  it("stays on the event loop with that option", async () => {
     assert.equal(await threadsAfter("inline", 3, start), 0);
   });
 
-  it("stays on the event loop with one warning where no thread can be started", async () => {
+  it("stays on the event loop with one warning if no thread can be started", async () => {
     const { warn } = console;
     const warnings: string[] = [];
     console.warn = (line: string) => void warnings.push(line);
@@ -102,7 +102,7 @@ function unclosed(path: string): string {
 }
 
 describe("the thread of a SQLite file", () => {
-  it("keeps no process alive that did not close it", () => {
+  it("does not keep a process alive that did not close it", () => {
     const folder = mkdtempSync(join(tmpdir(), "greenroom-writer-"));
     try {
       assert.equal(unclosed(join(folder, "a.db")), '[{"n":60}]\n');

@@ -58,7 +58,7 @@ describe("a server without keys", () => {
     }
   });
 
-  it("says that it is open, and where its runs are billed", async () => {
+  it("reports that it is open, and the workspace of its runs", async () => {
     using folder = project();
     await using program = serve(folder);
     const url = await waitForUrl(program);
@@ -72,7 +72,7 @@ describe("a server without keys", () => {
     assert.deepEqual(/^Organization (\S+), workspace (\S+), project (\S+)$/m.exec(again.output())?.slice(1), ids);
   });
 
-  it("asks for keys from the start after the one in which the first was made", async () => {
+  it("requires keys from the start after the one in which the first was created", async () => {
     using folder = project();
     let key: string;
     {
@@ -101,7 +101,7 @@ describe("a server without keys", () => {
 });
 
 describe("GREENROOM_API_KEYS", () => {
-  it("makes the server ask for one of them, wherever it listens", async () => {
+  it("makes the server require one of them, on every address", async () => {
     using folder = project();
     await using program = serve(folder, ["--host", "0.0.0.0"], { GREENROOM_API_KEYS: `${KEY}, ${OTHER},` });
     const listening = await waitForUrl(program);
@@ -119,14 +119,14 @@ describe("GREENROOM_API_KEYS", () => {
     assert.ok(!program.output().includes(KEY) && !program.output().includes(OTHER));
   });
 
-  it("leaves /metrics to whoever is on the machine, where only they reach the server", async () => {
+  it("permits /metrics without a key only on a loopback address", async () => {
     using folder = project();
     await using program = serve(folder, [], { GREENROOM_API_KEYS: KEY });
     const url = await waitForUrl(program);
     assert.deepEqual([await status(`${url}/metrics`), await status(`${url}/api/v1/workspaces`)], [200, 401]);
   });
 
-  it("refuses keys that are short, and shows none", async () => {
+  it("is rejected with short keys, which the error does not show", async () => {
     using folder = project();
     const [code, output] = await ended(serve(folder, [], { GREENROOM_API_KEYS: `${KEY},short-secret` }));
     assert.equal(code, 1);
@@ -134,7 +134,7 @@ describe("GREENROOM_API_KEYS", () => {
     assert.ok(!output.includes("short-secret") && !output.includes(KEY));
   });
 
-  it("contradicts a configuration that asks for no keys", async () => {
+  it("contradicts a configuration without authentication", async () => {
     using folder = project({ auth: { mode: "none" } });
     const [code, output] = await ended(serve(folder, [], { GREENROOM_API_KEYS: KEY }));
     assert.deepEqual([code, /GREENROOM_API_KEYS: has no effect while auth\.mode is "none"/.test(output)], [1, true]);
@@ -142,7 +142,7 @@ describe("GREENROOM_API_KEYS", () => {
 });
 
 describe("GREENROOM_USAGE_ENABLED", () => {
-  it("switches usage reports, over what the configuration says", async () => {
+  it("switches usage reports, and overrides the configuration", async () => {
     const path = "/api/v1/orgs/current/billing/granular-usage";
     for (const [enabled, value, expected] of [
       [true, "0", 404],
@@ -161,7 +161,7 @@ describe("GREENROOM_USAGE_ENABLED", () => {
 });
 
 describe("webhooks of the configuration", () => {
-  it("are proven when the server starts: every problem is listed", async () => {
+  it("are checked when the server starts: every problem is listed", async () => {
     using folder = project({
       webhooks: {
         headers: {
@@ -215,7 +215,7 @@ describe("webhooks of the configuration", () => {
 });
 
 describe("feedback links", () => {
-  it("start with where the server listens, and are good", async () => {
+  it("start with the address on which the server listens, and work", async () => {
     using folder = project();
     await using program = serve(folder);
     const url = await waitForUrl(program);
@@ -229,7 +229,7 @@ describe("feedback links", () => {
     );
   });
 
-  it("start with the public base URL, of the command before that of the configuration", async () => {
+  it("start with the public base URL; that of the command overrides that of the configuration", async () => {
     using folder = project({ public_base_url: "https://config.example/agents" });
     for (const [args, base] of [
       [[], "https://config.example/agents"],

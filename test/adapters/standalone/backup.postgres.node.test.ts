@@ -65,14 +65,14 @@ function dumped(from: string, to: string): void {
   run("pg_restore", "--no-owner", `--dbname=${to}`, file);
 }
 
-describe("a copy of a Postgres database of one moment", () => {
+describe("a consistent copy of a Postgres database", () => {
   let server: TestPostgres;
   before(async () => {
     server = await startPostgres({ fsync: false });
   });
   after(() => server.stop());
 
-  it("was taken under load, and a service that takes it up loses and doubles nothing", async () => {
+  it("is made under load, and a service that continues it loses and repeats nothing", async () => {
     const { url: source } = await server.database();
     const copies = await Promise.all([1, 2].map(async () => (await server.database()).url));
     const notifications: Told = new Map();

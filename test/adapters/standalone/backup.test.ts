@@ -65,7 +65,7 @@ async function createSource(file: string): Promise<void> {
 }
 
 describe("greenroom backup", () => {
-  it("copies a database under load, and a service that takes a copy up loses and doubles nothing", async () => {
+  it("copies a database under load, and a service that continues a copy loses and repeats nothing", async () => {
     using folder = temporaryFolder();
     const source = join(folder.path, "agents.db");
     const copies = [1, 2, 3].map((n) => join(folder.path, `copy-${n}.db`));
@@ -98,7 +98,7 @@ describe("greenroom backup", () => {
     }
   });
 
-  it("takes what a killed server has left in its log along, and writes to neither file", async () => {
+  it("includes the log of a killed server, and writes to neither file", async () => {
     using folder = temporaryFolder();
     const [source, killed] = [join(folder.path, "agents.db"), join(folder.path, "killed")];
     mkdirSync(killed);
@@ -117,7 +117,7 @@ describe("greenroom backup", () => {
     assert.equal(statSync(copy).mode & 0o777, statSync(join(killed, "agents.db")).mode & 0o777);
   });
 
-  it("never replaces a file, and leaves none where it fails", async () => {
+  it("never replaces a file, and leaves none if it fails", async () => {
     using folder = temporaryFolder();
     const path = (name: string): string => join(folder.path, name);
     await createSource(path("agents.db"));
@@ -148,7 +148,7 @@ describe("greenroom backup", () => {
     );
   });
 
-  it("says what is wrong with its line, and copies files alone", async () => {
+  it("reports invalid arguments, and copies files only", async () => {
     using folder = temporaryFolder();
     const wrong = await refused("a.db", "b.db", "--json=1", "--to", "x", "--config");
     for (const problem of [

@@ -51,7 +51,7 @@ class Desk {
 type Named = { readonly id: string; readonly name: string };
 
 describe("greenroom commands", () => {
-  it("make a key that is shown once, list it and revoke it", async () => {
+  it("create a key that is shown once, list it and revoke it", async () => {
     using desk = new Desk();
     const createdKey = await desk.run("keys", "create", "--description", "for the shop", "--expires-in", "30d");
     assert.equal(createdKey.code, 0, createdKey.err);
@@ -136,7 +136,7 @@ describe("greenroom commands", () => {
     }
   });
 
-  it("agree with other processes on what is there by default", async () => {
+  it("find the default rows that other processes create", async () => {
     using desk = new Desk();
     const [first, second] = [nodeSqlite(desk.path), nodeSqlite(desk.path)];
     try {
@@ -157,7 +157,7 @@ describe("greenroom commands", () => {
     }
   });
 
-  it("name what is wrong, exit with 1 and write nothing", async () => {
+  it("name the problem, exit with 1 and write nothing", async () => {
     using desk = new Desk();
     await desk.json("workspaces", "create", "Shop");
     await desk.json("users", "create", "ada@example.com");
@@ -235,7 +235,7 @@ describe("greenroom commands", () => {
     assert.equal(await all(), before);
   });
 
-  it("explain themselves without opening the database", async () => {
+  it("print their help without opening the database", async () => {
     using desk = new Desk();
     for (const word of COMMANDS) {
       const { code, out } = await desk.run(word, "--help");
@@ -251,7 +251,7 @@ describe("greenroom commands", () => {
     assert.equal(existsSync(desk.path), false);
   });
 
-  it("leave the place of the database to whoever opens it, and say when it cannot be opened", async () => {
+  it("accept any location of the database, and report a failure to open it", async () => {
     using desk = new Desk();
     assert.equal((await desk.run("workspaces", "list", "--database", "x.db", "--config=y.json")).code, 0);
     const err: string[] = [];
@@ -261,7 +261,7 @@ describe("greenroom commands", () => {
     assert.match(err.join("\n"), /Cannot use the database/);
   });
 
-  it("give keys the prefix that is configured, if it is one", async () => {
+  it("give keys the configured prefix, and reject an invalid one", async () => {
     using desk = new Desk();
     const create = async (key_prefix: string): Promise<Ran> => {
       const [out, err]: [string[], string[]] = [[], []];
@@ -275,7 +275,7 @@ describe("greenroom commands", () => {
     assert.match(err, /auth\.key_prefix: use up to 16 lower case letters and digits/);
   });
 
-  it("show names without what would move the cursor", async () => {
+  it("print names without terminal control characters", async () => {
     using desk = new Desk();
     await desk.json("workspaces", "create", "Bell\u0007\u001b[2J");
     const { out } = await desk.run("workspaces", "list");

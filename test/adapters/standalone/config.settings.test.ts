@@ -10,7 +10,7 @@ import { start, waitForUrl } from "../../support/programs.ts";
 import { graphs, project, serve } from "./config.harness.ts";
 
 describe("settings of a configuration file", () => {
-  it("lets models answer the interrupts of the graphs that it names, and of no other", async () => {
+  it("lets models answer the interrupts of the named graphs, and of no other", async () => {
     using folder = project({
       graphs: {
         closed: { path: "./src/agents.ts:asks" },
@@ -40,7 +40,7 @@ describe("settings of a configuration file", () => {
     assert.equal(await program.kill("SIGTERM"), 0);
   });
 
-  it("requires answers by id of the graphs that say so, and of no other", async () => {
+  it("requires resume values by id for the named graphs, and for no other", async () => {
     const asks = { path: "./src/agents.ts:asks" };
     using folder = project({ graphs: { any: asks, named: { ...asks, resume: "by_id" } } });
     await using program = serve(folder.path);
@@ -64,7 +64,7 @@ describe("settings of a configuration file", () => {
     assert.equal(await program.kill("SIGTERM"), 0);
   });
 
-  it("says of a graph how often a run is tried, how long an attempt may take, and how long it may go on when it is stopped", async () => {
+  it("sets the attempts, the timeout and the time to stop of a graph", async () => {
     const settings = { max_attempts: 1, timeout_ms: 300, abandon_ms: 200 };
     const paths = { plain: "./src/agents.ts:sleeps", builder: "./src/graphs.ts:builder", made: "./src/graphs.ts:make" };
     const config = {
@@ -123,7 +123,7 @@ describe("settings of a configuration file", () => {
     assert.doesNotMatch(program.output(), /resting/);
   });
 
-  it("serves agents that call the server, log and describe themselves, and runs an application's middleware", async () => {
+  it("serves agents that call the server, log and describe themselves, and runs the middleware of an application", async () => {
     using folder = project(
       {
         graphs: { calls: { path: "./src/calls.ts:graph", description: "Calls the server" } },
@@ -156,7 +156,7 @@ describe("settings of a configuration file", () => {
     assert.equal(await program.kill("SIGTERM"), 0);
   });
 
-  it("is told which settings of a graph cannot be", () => {
+  it("reports invalid settings of a graph", () => {
     using folder = project({
       graphs: {
         a: {
@@ -186,7 +186,7 @@ describe("settings of a configuration file", () => {
     ]);
   });
 
-  it("has the log tell of a workspace or project that nothing had the name of", async () => {
+  it("logs a workspace or project that it creates because none has the name", async () => {
     using folder = project({ graphs, deployment: { workspace: "Support", project: "Bots" } });
     const readFindings = async (env: Record<string, string> = {}): Promise<readonly (readonly string[])[]> => {
       await using program = start("server.ts", ["--port", "0"], { cwd: folder.path, env });
@@ -212,7 +212,7 @@ describe("settings of a configuration file", () => {
     assert.deepEqual(await readFindings({ GREENROOM_API_KEYS: "k".repeat(32) }), []);
   });
 
-  it("has its options proven by the service, under their keys in the file", async () => {
+  it("has its options validated by the service, under their keys in the file", async () => {
     for (const [config, ...says] of [
       [
         {

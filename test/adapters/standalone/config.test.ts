@@ -136,7 +136,7 @@ describe("a configuration file", () => {
     assert.deepEqual([unsupported, problems], [["dockerfile_lines", "ui"], []]);
   });
 
-  it("as langgraph.json takes the same, an Auth object of the SDK too, and names what has no effect", async () => {
+  it("accepts the same as langgraph.json, also an Auth object of the SDK, and names keys without effect", async () => {
     using folder = project(
       {
         node_version: "22",
@@ -214,7 +214,7 @@ describe("a configuration file", () => {
     }
   });
 
-  it("is told all at once: its own shape, the files it names and the options, before there is a database", async () => {
+  it("lists all problems at once: its shape, the files that it names and the options, before a database is opened", async () => {
     const broken: readonly (readonly [config: object, ...keys: string[]])[] = [
       [{ graphs, nope: 1, checkpointer: { ttl: { strategy: "x" } } }, "nope", "checkpointer.ttl.strategy"],
       [
@@ -249,7 +249,7 @@ describe("a configuration file", () => {
 });
 
 describe("docs/reference/configuration.md", () => {
-  it("names every option that there is", async () => {
+  it("names every option", async () => {
     const text = readFileSync(join(root, "docs/reference/configuration.md"), "utf8");
     const { listOptionKeys: optionKeys } = await import("../../../lib/options.ts");
     for (const key of optionKeys()) assert.ok(text.includes(`\`${key}\``), key);

@@ -112,7 +112,7 @@ describe("greenroom dev", () => {
     assert.equal(program.output().match(/ warn /g)?.length, 1);
   });
 
-  it("suggests an assistant for a misspelt id", async () => {
+  it("suggests an assistant for a misspelled id", async () => {
     using folder = project();
     await using program = folder.dev();
     const url = await waitForUrl(program);
@@ -131,7 +131,7 @@ describe("greenroom dev", () => {
     );
   });
 
-  it("shows the code of a thrown error, and only the frames of the project", async () => {
+  it("prints the code of a thrown error, and only the frames of the project", async () => {
     using folder = project();
     await using program = folder.dev();
     const url = await waitForUrl(program);

@@ -37,7 +37,7 @@ describe("greenroom dev --run", () => {
     ["0", 0],
     ["3", 1],
   ] as const) {
-    it(`ends with a command that ends with code ${code}`, async () => {
+    it(`exits with the command's exit code ${code}`, async () => {
       using folder = project();
       await using program = folder.dev("sh page.sh");
       await program.printed(/^page of/m);
@@ -47,14 +47,14 @@ describe("greenroom dev --run", () => {
     });
   }
 
-  it("says that a command is missing", async () => {
+  it("reports a missing command", async () => {
     using folder = project();
     await using program = folder.dev("no-such-program --open");
     assert.equal(await program.ended, 1);
     assert.match(program.output(), /^greenroom: --run: no-such-program --open ended with code 127$/m);
   });
 
-  it("is an option of dev alone", async () => {
+  it("is an option of dev only", async () => {
     await using program = start("server.ts", ["--run", "true"], { cwd: root });
     assert.equal(await program.ended, 1);
     assert.match(program.output(), /--run: unknown option/);

@@ -62,7 +62,7 @@ const reloads = (program: Program, times: number): Promise<unknown> =>
   program.printed(new RegExp(`(?:^Reloaded in [\\s\\S]*?){${times}}`, "m"));
 
 describe("greenroom dev", () => {
-  it("serves the new code of agents, of what they import and of the configuration; threads stay", async () => {
+  it("serves the new code of agents, of their imports and of the configuration; threads stay", async () => {
     using folder = project();
     await using program = folder.dev(["--database", ":memory:"]);
     const url = await waitForUrl(program);
@@ -91,7 +91,7 @@ describe("greenroom dev", () => {
     assert.equal(await program.kill("SIGTERM"), 0);
   });
 
-  it("shows the file, line and text of an error, goes on with the old agents, and recovers", async () => {
+  it("prints the file, line and text of an error, keeps the old agents, and recovers", async () => {
     using folder = project();
     await using program = folder.dev();
     const url = await waitForUrl(program);
@@ -117,7 +117,7 @@ describe("greenroom dev", () => {
     assert.equal(await answer(url), "two said Hi!");
   });
 
-  it("goes on after a module that never ends to load", async () => {
+  it("continues after a module that never ends to load", async () => {
     using folder = project();
     await using program = folder.dev();
     const url = await waitForUrl(program);
@@ -132,7 +132,7 @@ describe("greenroom dev", () => {
     assert.equal(await answer(url), "two said Hi!");
   });
 
-  it("watches what it can where a folder cannot be read", () => {
+  it("watches the other folders if one cannot be read", () => {
     using folder = temporaryFolder();
     const watch = watchFiles(join(folder.path, "gone/too"));
     watch.recordLoad([], 0, true);
@@ -152,7 +152,7 @@ describe("greenroom dev", () => {
     assert.match(none.output(), /No greenroom\.json or langgraph\.json in this folder.*greenroom init DIR/);
   });
 
-  it("puts a run back that executes, and answers all requests meanwhile; a stream breaks, and goes on where it broke", async () => {
+  it("requeues a running run, and answers all requests meanwhile; a stream breaks, and resumes after its last frame", async () => {
     const holding = 'export async function* agent() {\n  yield "begun ";\n  await new Promise(() => {});\n}\n';
     using folder = project({ "agent.ts": holding });
     await using program = folder.dev();
@@ -197,7 +197,7 @@ describe("greenroom dev", () => {
 
   // The other runtimes load this package by the same loader.
   if (runtime === "node")
-    it("reloads a LangGraph.js graph, and a run that waits for a person goes on in the new code", async () => {
+    it("reloads a LangGraph.js graph, and a waiting run continues in the new code", async () => {
       const graph = (text: string): string => `
 import { interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 const ask = () => ({ messages: [{ type: "ai", content: "${text} " + interrupt("Name?") }] });

@@ -65,7 +65,7 @@ describe("greenroom init", () => {
     });
   }
 
-  it("writes into this folder, which keeps its name where that is one of a package", async () => {
+  it("writes into the current folder, whose name it keeps if that is a valid package name", async () => {
     using folder = temporaryFolder();
     mkdirSync(join(folder.path, "here/.git"), { recursive: true });
     mkdirSync(join(folder.path, "Two Words"));
@@ -80,7 +80,7 @@ describe("greenroom init", () => {
     }
   });
 
-  it("refuses folders with files, bad names and unknown templates, all at once", async () => {
+  it("rejects folders with files, invalid names and unknown templates, all at once", async () => {
     using folder = temporaryFolder();
     mkdirSync(join(folder.path, "full"));
     writeFileSync(join(folder.path, "full/README.md"), "mine");
@@ -107,7 +107,7 @@ describe("greenroom init", () => {
     assert.equal(readFileSync(join(folder.path, "full/own.json"), "utf8"), '{ "name": "__NAME__" }');
   });
 
-  it("lets the server choose its port, and tells the page", () => {
+  it("lets the server choose its port, and passes it to the page", () => {
     for (const template of ["react", "ai-chat"]) {
       const read = (name: string): string => readFileSync(join(root, "templates", template, name), "utf8");
       const { dev } = (JSON.parse(read("package.json")) as { scripts: Record<string, string> }).scripts;

@@ -28,7 +28,7 @@ function project(files: Readonly<Record<string, string>>): ReturnType<typeof tem
 describe("a project of LangGraph.js", () => {
   // Deno takes neither paths without extension nor plain CommonJS without flags.
   for (const [name, graphs] of Object.entries(runtime === "deno" ? {} : PROJECTS)) {
-    it(`is served as it is: ${name}`, async () => {
+    it(`is served unchanged: ${name}`, async () => {
       const cwd = join(root, "test/projects", name);
       await using program = start("server.ts", ["--port", "0", "--database", ":memory:"], { cwd });
       const url = await waitForUrl(program);
@@ -49,7 +49,7 @@ describe("a project of LangGraph.js", () => {
     });
   }
 
-  it("may name env, dependencies and node_version in a greenroom.json too", () => {
+  it("may have env, dependencies and node_version in a greenroom.json too", () => {
     using folder = project({
       "greenroom.json": JSON.stringify({
         node_version: "22",
@@ -65,7 +65,7 @@ describe("a project of LangGraph.js", () => {
 });
 
 describe("the files of a project", () => {
-  it("wait for what they import together, also where that waits itself", async () => {
+  it("wait for their shared imports, also for those that wait themselves", async () => {
     const reads = 'import { state } from "./slow.ts";\nexport const read = state;\n';
     using folder = project({
       "package.json": '{ "type": "module" }',
@@ -78,7 +78,7 @@ describe("the files of a project", () => {
     assert.deepEqual((await importFile(join(folder.path, "both.ts"))).both, [1, 1]);
   });
 
-  it("fail again where they failed, and name the file and its line", async () => {
+  it("fail again with their error, and name the file and its line", async () => {
     const fails =
       'interface Unused {\n  a: string;\n}\nexport const fails = (): never => {\n  throw new Error("no");\n};\n';
     using folder = project({
@@ -102,7 +102,7 @@ describe("the files of a project", () => {
 
   // What is required stays apart on Bun, and Deno has no require in such a file.
   if (runtime === "node")
-    it("have one LangGraph, however they ask for it", async () => {
+    it("share one LangGraph, however they import it", async () => {
       using folder = project({
         "package.json": '{ "type": "commonjs" }',
         "graph.ts":
@@ -128,7 +128,7 @@ describe("the packages of a graph", () => {
     "apps/agent/src/graph.ts": "",
   };
 
-  it("are those beside its own file, also where the configuration is in another folder", async () => {
+  it("are those beside its file, also if the configuration is in another folder", async () => {
     using folder = project(files);
     const resolve = await createPackageResolver(
       {},
@@ -139,7 +139,7 @@ describe("the packages of a graph", () => {
     assert.equal(((await resolve("@langchain/core/messages")) as { here: string }).here, "core");
   });
 
-  it("are asked for at the start, with what to install where", async () => {
+  it("are checked at the start, and the error names the command that installs them", async () => {
     using folder = project({
       ...files,
       "apps/agent/node_modules/@langchain/core/index.js": 'throw new Error("half installed");\n',

@@ -73,7 +73,7 @@ const readStatus = (call: Promise<unknown>): Promise<unknown> =>
   );
 
 describe("a Client without a URL", () => {
-  it("acts in a run for who made the run, and may no more than they", async () => {
+  it("acts in a run as the user of the run, with no more permissions", async () => {
     await using at = await world({
       agent: async () => {
         const thread_id = await ownThread();
@@ -90,7 +90,7 @@ describe("a Client without a URL", () => {
     assert.equal((await at.send("bob", "GET", `/threads/${thread_id}`)).status, 404);
   });
 
-  it("streams a run of another graph from within one, and stops it by leaving", async () => {
+  it("streams a run of another graph from within one, and stops it by a disconnect", async () => {
     const disconnected = Promise.withResolvers<void>();
     await using at = await world({
       outer: async () => {
@@ -118,7 +118,7 @@ describe("a Client without a URL", () => {
     assert.ok(Number((await wait(at, "ann", "outer")).seen) > 0);
   });
 
-  it("acts in a route, and in middleware, for the caller of the request, not with the server's own key", async () => {
+  it("acts in a route, and in middleware, as the caller of the request, without the server's own key", async () => {
     const app = new Hono()
       .use("/info", async (c, next) => {
         c.header("x-status", String(await readStatus(ownThread())));
@@ -137,7 +137,7 @@ describe("a Client without a URL", () => {
     assert.equal(threads.length, 2);
   });
 
-  it("carries the caller's API key where keys are asked for, and each call is one of its own", async () => {
+  it("passes the caller's API key on if keys are required, separately for each call", async () => {
     const { testAccounts } = await import("../../suite/kit.ts");
     const { identity, keys } = testAccounts({ keys: { ann: {} } });
     const app = new Hono().get("/runs-twice", async (c) => {
@@ -161,7 +161,7 @@ describe("a Client without a URL", () => {
     local.close();
   });
 
-  it("made outside of runs and requests has no credential, and one that is shared acts for nobody else", async () => {
+  it("has no credential if it was made outside of runs and requests, and acts for no other run if it is shared", async () => {
     const outside: Client[] = [];
     let shared: Client | undefined;
     await using at = await world({
@@ -178,7 +178,7 @@ describe("a Client without a URL", () => {
     assert.equal(await readStatus(ownThread(shared)), 403);
   });
 
-  it("never acts for another run whose call stood before in the queue of a shared client", async () => {
+  it("never acts for another run whose call was before it in the queue of a shared client", async () => {
     const both = Promise.withResolvers<void>();
     const outside: Client[] = [];
     let runs = 0;
@@ -198,7 +198,7 @@ describe("a Client without a URL", () => {
     );
   });
 
-  it("works for everybody where nobody is asked", async () => {
+  it("works without authentication", async () => {
     const outside: Client[] = [];
     await using at = await world(
       { agent: async () => ({ outside: await readStatus(ownThread(outside[0])) }) },
@@ -210,7 +210,7 @@ describe("a Client without a URL", () => {
     assert.equal(await readStatus(ownThread(outside[0])), 200);
   });
 
-  it("reaches the server whose run it is made in; before it is up the answer says so, after its end there is none", async () => {
+  it("reaches the server of its run; before the start the error says so, and after the end there is no server", async () => {
     const early = createLocalApi();
     assert.equal(await readStatus(ownThread()), 503);
     early.close();
@@ -227,7 +227,7 @@ describe("a Client without a URL", () => {
     assert.equal(Object.hasOwn(globalThis, Symbol.for("langgraph_api:url")), false);
   });
 
-  it("has its waits ended by its signal", async () => {
+  it("ends its waits by its signal", async () => {
     const go = Promise.withResolvers<void>();
     const runStarted = Promise.withResolvers<void>();
     await using at = await world(

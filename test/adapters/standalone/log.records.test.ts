@@ -5,7 +5,7 @@ import { waitForUrl } from "../../support/programs.ts";
 import { graphs, project, serve } from "./config.harness.ts";
 
 describe("the log of the stand-alone server", () => {
-  it("is a line of JSON for each record where no terminal reads it", async () => {
+  it("is a line of JSON for each record if the output is no terminal", async () => {
     using folder = project({ graphs, http: { app: "./src/app.ts:app" } });
     await using program = serve(folder.path);
     const url = await waitForUrl(program);
@@ -20,7 +20,7 @@ describe("the log of the stand-alone server", () => {
     assert.ok(!program.output().includes("canary"));
   });
 
-  it("is text at a terminal, and nothing that the terminal would obey", () => {
+  it("is text on a terminal, without control characters", () => {
     const now = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
     assert.equal(
       formatTextLine(

@@ -48,7 +48,7 @@ describe("the log of the stand-alone server", () => {
     ]);
   });
 
-  it("shows what is polled at debug alone, and above info leaves the handler as it is", async () => {
+  it("has polled routes at level debug only, and does not wrap the handler above level info", async () => {
     for (const [level, count] of [
       ["debug", 4],
       ["info", 1],
@@ -69,13 +69,13 @@ describe("the log of the stand-alone server", () => {
     assert.deepEqual(untimed(lines), ["err T warn loud"]);
   });
 
-  it("has colours where they are shown", async () => {
+  it("has colours if they are supported", async () => {
     const { log, lines } = logging("info", true);
     await log.wrapHandler(answering(404))(new Request("http://x/nowhere"));
     assert.ok((lines[0] ?? "").includes("GET /nowhere \u001b[33m404\u001b[0m"));
   });
 
-  it("has a line for each ended run, and leaves those that failed to the library", () => {
+  it("has a line for each ended run, and leaves failed runs to the library", () => {
     const { log, lines } = logging("info");
     const run = { run_id: "r", thread_id: "t", assistant_id: "a", graph_id: "agent", metadata: {}, attempt: 1 };
     const times = { started_at: "2026-01-01T00:00:00.000Z", ended_at: "2026-01-01T00:00:01.500Z" };
@@ -88,7 +88,7 @@ describe("the log of the stand-alone server", () => {
     );
   });
 
-  it("of a program is JSON: a failing run is there once, with its stack; what is not built once for its route", async () => {
+  it("of a program is JSON: a failed run is there once, with its stack, and so is a 501 for its route", async () => {
     using folder = temporaryFolder();
     mkdirSync(join(folder.path, "src"));
     writeFileSync(
@@ -140,7 +140,7 @@ describe("the log of the stand-alone server", () => {
     );
   });
 
-  it("is text where that is asked for, and refuses other levels and formats", async () => {
+  it("is text with that setting, and rejects other levels and formats", async () => {
     using folder = temporaryFolder();
     writeFileSync(join(folder.path, "agents.mjs"), "export async function* idle() {}\n");
     writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs: { idle: "./agents.mjs:idle" } }));
@@ -156,7 +156,7 @@ describe("the log of the stand-alone server", () => {
 });
 
 describe("an embedded service", () => {
-  it("logs a failing run once, as an error with its stack", async () => {
+  it("logs a failed run once, as an error with its stack", async () => {
     const log: LogRecord[] = [];
     const thrown = new RangeError("out of range");
     const service = await createService({

@@ -37,7 +37,7 @@ describe("the stand-alone server on Postgres", () => {
     assert.ok(!program.output().includes(password));
   });
 
-  it("names its own setting when it cannot start, and shows no password", async () => {
+  it("names its setting if it cannot start, and prints no password", async () => {
     const { url } = await server.database();
     const bad = Object.assign(new URL(url), { password: secret }).href;
     const refused: readonly (readonly [args: string[], env: Record<string, string>, says: RegExp])[] = [
@@ -61,7 +61,7 @@ describe("the stand-alone server on Postgres", () => {
 });
 
 describe("greenroom/postgres without the package pg", () => {
-  it("says what to install", async () => {
+  it("reports the package to install", async () => {
     using folder = temporaryFolder();
     for (const part of ["adapters/postgres", "adapters/sql", "lib"]) {
       cpSync(join(root, part), join(folder.path, part), { recursive: true });

@@ -56,7 +56,7 @@ const statusFor = (url: string, headers: Record<string, string>): Promise<number
   });
 
 describe("the stand-alone server", () => {
-  it("serves, is killed, and goes on with what was said", async () => {
+  it("is killed, and continues the conversation after a restart", async () => {
     using folder = project({ graphs });
     const first = serve(folder.path);
     let assistant_id: string;
@@ -107,7 +107,7 @@ describe("the stand-alone server", () => {
     assert.equal(contents(await client.runs.wait(thread_id, assistant_id, { input: human("third") })).at(-1), "Two, 5");
   });
 
-  it("stops cleanly on SIGTERM and SIGINT", async () => {
+  it("stops on SIGTERM and SIGINT with exit code 0", async () => {
     using folder = project({ graphs });
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
       await using program = serve(folder.path);
@@ -118,7 +118,7 @@ describe("the stand-alone server", () => {
     }
   });
 
-  it("answers on this machine's names alone, and tells no foreign page", async () => {
+  it("accepts the host names of this machine only, and sends no CORS headers to a foreign page", async () => {
     using folder = project({
       graphs,
       http: { cors: { allow_origins: ["https://app.example"] }, disable_webhooks: true },
@@ -134,7 +134,7 @@ describe("the stand-alone server", () => {
     assert.equal(await allowed("http://localhost:3000"), "http://localhost:3000");
   });
 
-  it("reads variables where no flag is given", async () => {
+  it("reads variables if a flag is missing", async () => {
     using folder = project({ graphs }, "other.json");
     const env = {
       GREENROOM_CONFIG: "other.json",
@@ -151,7 +151,7 @@ describe("the stand-alone server", () => {
     assert.match(program.output(), /^Stopping: active runs have 2500 ms to end/m);
   });
 
-  it("refuses a port that is taken", async () => {
+  it("rejects a port that is in use", async () => {
     using folder = project({ graphs });
     const otherServer = createServer();
     await new Promise<void>((resolve) => otherServer.listen(0, "127.0.0.1", resolve));
@@ -165,7 +165,7 @@ describe("the stand-alone server", () => {
     }
   });
 
-  it("takes the next free port by itself and says so", async () => {
+  it("chooses the next free port and reports it", async () => {
     using folder = project({ graphs });
     await using server = start("server.ts", ["--database", ":memory:"], { cwd: folder.path });
     const first = Number(new URL(await waitForUrl(server)).port);
@@ -175,7 +175,7 @@ describe("the stand-alone server", () => {
     assert.match(two.output(), new RegExp(`Port 2024 is taken, using ${second}`));
   });
 
-  it("helps, tells its version, and knows what was meant", async () => {
+  it("prints its help and its version, and suggests a similar command", async () => {
     using folder = temporaryFolder();
     const says = async (args: readonly string[], code: number): Promise<string> => {
       await using program = start("server.ts", args, { cwd: folder.path, env: { GREENROOM_PORT: "none" } });
@@ -197,7 +197,7 @@ describe("the stand-alone server", () => {
     assert.match(mistyped, /^greenroom: 3 problems:/);
   });
 
-  it("names every option it cannot use", async () => {
+  it("names every invalid option", async () => {
     using folder = project({ graphs });
     const args = ["--prot=1", "--workers", "many", "--grace-ms", "soon", "--database", "mysql://db/x"];
     await using program = start("server.ts", args, { cwd: folder.path, env: { GREENROOM_PORT: "70000" } });
@@ -213,7 +213,7 @@ describe("the stand-alone server", () => {
     }
   });
 
-  it("names the variable or the flag, whichever was given", async () => {
+  it("names the variable or the flag, whichever was set", async () => {
     using folder = project({ graphs });
     mkdirSync(join(folder.path, "adir"));
     const cases: readonly (readonly [option: string, value: string, says: RegExp])[] = [
@@ -246,7 +246,7 @@ describe("the stand-alone server", () => {
     }
   });
 
-  it("says in a line that a libSQL server cannot be reached, and shows no token", async () => {
+  it("reports an unreachable libSQL server in one line, without a token", async () => {
     using folder = project({ graphs });
     const secret = "s3cret-w0rd";
     const unreachable =
@@ -273,7 +273,7 @@ describe("the stand-alone server", () => {
     }
   });
 
-  it("names every key it cannot use", async () => {
+  it("names every unknown key", async () => {
     const broken: readonly (readonly [config: unknown, ...says: RegExp[]])[] = [
       [
         {
@@ -344,7 +344,7 @@ describe("the stand-alone server", () => {
     assert.deepEqual(JSON.parse(least), { graphs: { agent: "./agent.ts:agent" } });
   });
 
-  it("reads a langgraph.json: graphs, factories and env; the rest is named", async () => {
+  it("reads graphs, factories and env of a langgraph.json; it names the other keys", async () => {
     using folder = project(
       {
         node_version: "22",
@@ -385,7 +385,7 @@ describe("the stand-alone server", () => {
     assert.equal(contents(result).at(-1), "Done: 7 euros are on their way.");
   });
 
-  it("hosts a factory of a greenroom.json, and TypeScript that Node itself cannot strip", async () => {
+  it("hosts a factory of a greenroom.json, and TypeScript that Node cannot strip", async () => {
     using folder = project({
       graphs: { made: { path: "./src/made.ts:make", factory: true }, modern: "./src/modern.ts:modern" },
     });

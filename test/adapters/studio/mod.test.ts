@@ -14,7 +14,7 @@ async function listFiles(path: string): Promise<string[]> {
 }
 
 describe("the studio's files", () => {
-  it("lead from the mount to the page, whether or not the address ends in a slash", async () => {
+  it("redirect from the mount to the page, with or without a final slash", async () => {
     for (const [path, at] of [
       ["/", "http://x/"],
       ["/studio", "http://x/studio"],
@@ -36,7 +36,7 @@ describe("the studio's files", () => {
     for (const file of first) assert.equal((await get(file)).status, 200);
   });
 
-  it("forbid other hosts and inline scripts, and stay in caches by their names", async () => {
+  it("forbid other hosts and inline scripts, and are cached by their names", async () => {
     const html = await get("/studio/");
     const policy = html.headers.get("content-security-policy") ?? "";
     assert.match(policy, /default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'/);
@@ -53,7 +53,7 @@ describe("the studio's files", () => {
     assert.doesNotMatch(await html.text(), /<script>|<style|style=|onload/);
   });
 
-  it("are sent as gzip to those who accept it, and plain to others", async () => {
+  it("are sent with gzip to clients that accept it, and plain to others", async () => {
     const [file = ""] = await listFiles("/studio/");
     const packed = await get(file, { "accept-encoding": "gzip, br" });
     assert.equal(packed.headers.get("content-encoding"), "gzip");
@@ -63,7 +63,7 @@ describe("the studio's files", () => {
     assert.equal(await new Response(unpacked).text(), await (await get(file)).text());
   });
 
-  it("of an earlier build are gone, which the page's addresses are not mistaken for", async () => {
+  it("of an earlier build give 404, unlike the addresses of the page", async () => {
     assert.equal((await get("/studio/main-OLD.js")).status, 404);
     assert.equal((await get("/studio/store/docs/main.js")).status, 200, "the key of an item");
     assert.equal((await get("/studio/__proto__")).headers.get("content-type"), "text/html; charset=utf-8");

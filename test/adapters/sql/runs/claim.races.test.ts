@@ -43,8 +43,8 @@ async function twoProcesses(): Promise<
   return world;
 }
 
-describe("a claim that was read before the world changed", () => {
-  it("leases nothing that another process has leased meanwhile, and takes the next one instead", async () => {
+describe("a claim whose rows change after its read", () => {
+  it("leases no run that another process has leased meanwhile, and takes the next one instead", async () => {
     await using world = await twoProcesses();
     const { slow, quick } = world;
     const assistant = await anAssistant(quick);
@@ -60,7 +60,7 @@ describe("a claim that was read before the world changed", () => {
     assert.deepEqual([otherToken, ownRunId], ["t1", "u1"]);
   });
 
-  it("leases no run that is not its thread's next any more, since an earlier one is due", async () => {
+  it("leases no run that is not its thread's next any more, because an earlier one is due", async () => {
     await using world = await twoProcesses();
     const { slow, quick } = world;
     const assistant = await anAssistant(quick);
@@ -77,7 +77,7 @@ describe("a claim that was read before the world changed", () => {
     assert.equal((await quick.getThread(here, "t"))?.running, "later");
   });
 
-  it("takes up no lease that was renewed meanwhile", async () => {
+  it("does not take over a lease that was renewed meanwhile", async () => {
     await using world = await twoProcesses();
     const { slow, quick } = world;
     await aThread(quick, "t");
@@ -89,7 +89,7 @@ describe("a claim that was read before the world changed", () => {
     assert.ok(await quick.renewLease(here, lease, 9001));
   });
 
-  it("takes up no run that has ended meanwhile", async () => {
+  it("does not take over a run that has ended meanwhile", async () => {
     await using world = await twoProcesses();
     const { slow, quick } = world;
     await aThread(quick, "t");

@@ -61,7 +61,7 @@ describe("searches over many runs", () => {
     return plans.flatMap((plan) => plan.map(({ detail }) => detail)).join("\n");
   }
 
-  it("are not made by a start: it reads the runs that were running or are due", async () => {
+  it("are not made at a start: it reads the runs that are running or due", async () => {
     const plan = await readPlan(() => storage.becomeWorker(0));
     const scans = plan.split("\n").filter((line) => line.startsWith("SCAN "));
     assert.deepEqual(
@@ -72,7 +72,7 @@ describe("searches over many runs", () => {
 
   const search = (query: Partial<RunSearch>, of = scope) => storage.searchRuns(of, { limit: 50, ...query });
 
-  it("follow the index of statuses, and sort a page at most", async () => {
+  it("use the index of statuses, and sort a page at most", async () => {
     const ann: Scope = { ...scope, filter: [{ key: "owner", equals: "ann" }] };
     const calls: (() => Promise<unknown>)[] = [
       () => search({}),
@@ -101,7 +101,7 @@ describe("searches over many runs", () => {
     assert.doesNotMatch(failed, /B-TREE/);
   });
 
-  it("go on where they stopped, and find each run once", async () => {
+  it("continue from their cursor, and find each run once", async () => {
     const problems: string[] = [];
     let pages = 0;
     for (let after: RunSearch["after"] | null; after !== null; pages++) {
