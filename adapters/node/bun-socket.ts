@@ -23,7 +23,10 @@ export interface BunSocket {
   emit(type: EventType, event: object): void;
 }
 
-/** A socket for `server.upgrade`, which Bun connects later. */
+/**
+ * Creates a socket for `server.upgrade`, which Bun connects later with `open`. Until then it sends nothing. `send` throws if Bun
+ * drops the message of an open socket. Listeners get the events that are passed to `emit`; listening cannot be ended.
+ */
 export function createBunSocket(): BunSocket {
   const listeners: (readonly [type: EventType, listener: Listener])[] = [];
   let socket: ServerWebSocket | undefined;
@@ -55,7 +58,10 @@ interface BunHandlers {
   readonly sendPings: boolean;
 }
 
-/** The `websocket` option of Bun.serve. Bun buffers a message up to `maxPayloadLength` before the handler sees it. */
+/**
+ * Returns the `websocket` option of Bun.serve, which passes its events to the sockets of `createBunSocket`. Bun buffers a message
+ * up to `maxPayloadLength` before the handler sees it.
+ */
 export const createBunHandlers = (maxPayloadLength: number): BunHandlers => ({
   open: (socket: ServerWebSocket): void => socket.data.open(socket),
   message: (socket: ServerWebSocket, data: unknown): void => socket.data.emit("message", { data }),

@@ -32,6 +32,11 @@ export function toNodeHandler(handler: Fetch): NodeHandler {
   return (incoming, outgoing) => void handleRequest(handler, incoming, outgoing);
 }
 
+/**
+ * Answers a request of `node:http` with the handler's response. Never rejects: a request that cannot be read gets 400, a failed
+ * handler or a body that was read before 500. An answer that has begun is cut off. The rest of an unread body is read and
+ * dropped.
+ */
 async function handleRequest(handler: Fetch, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
   // Without a listener a broken socket would end the process. "close" reports it as well.
   outgoing.on("error", () => {});
@@ -82,7 +87,7 @@ class NodeRequestHost {
     return this.#incoming.socket.remoteAddress ?? null;
   }
 
-  /** Made on first use: few requests need it. */
+  /** Aborted when the client has gone before the answer was complete. Created on first use: few requests need it. */
   get signal(): AbortSignal {
     if (this.#signal) return this.#signal;
     const abortController = new AbortController();
@@ -106,6 +111,10 @@ function hasBody({ method, headers }: IncomingMessage): boolean {
   return method !== "GET" && method !== "HEAD" && (length !== "0" || encoding !== undefined);
 }
 
+/**
+ * Converts a request of `node:http`, with its full URL, also below a mount path. Throws a TypeError for a URL that is not a path,
+ * or without a `host` header.
+ */
 export function toRequest(incoming: IncomingMessage, body: RequestBody | null): Request {
   const { method = "GET", rawHeaders } = incoming;
   // Express and Connect remove the mount path from `url`.
@@ -126,7 +135,10 @@ export interface RequestBody {
   stopReading(): void;
 }
 
-/** Converts the request body to a stream that reads from the socket only when it is pulled. */
+/**
+ * Converts the request body to a stream that reads from the socket only when it is pulled. Pauses the request at once. The stream
+ * fails if the client goes away before its end; after `stopReading` it gets nothing more.
+ */
 function toRequestBody(incoming: IncomingMessage): RequestBody {
   incoming.pause();
   let controller: ReadableStreamDefaultController<Uint8Array>;
@@ -167,7 +179,10 @@ function toRequestBody(incoming: IncomingMessage): RequestBody {
   return { stream, stopReading };
 }
 
-/** Reads the unread rest of a request for a while: a client that still sends would otherwise not see the answer. */
+/**
+ * Reads the unread rest of a request for a while, because a client that still sends would otherwise not see the answer. Then
+ * destroys the connection. Does nothing for a complete request.
+ */
 function drainRequest(incoming: IncomingMessage): void {
   if (incoming.complete) return;
   const timeout = setTimeout(() => incoming.socket.destroy(), UNREAD_BODY_TIMEOUT_MS);
@@ -177,6 +192,10 @@ function drainRequest(incoming: IncomingMessage): void {
   incoming.resume();
 }
 
+/**
+ * Sends the response, the headers first. Resolves when the body is written, but at once for a body that streams. The body of a
+ * HEAD request is cancelled.
+ */
 async function send(response: Response, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
   outgoing.writeHead(response.status, [...response.headers].flat());
   if (!response.body || incoming.method === "HEAD") {
@@ -191,7 +210,10 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
   else await sendBody(response.body, outgoing);
 }
 
-/** Writes a body at the speed of the client, and cancels it when the client has gone. Rejects if the body fails. */
+/**
+ * Writes a body at the speed of the client, and ends the answer. Cancels the body when the client has gone. If the body fails,
+ * destroys the answer and rejects.
+ */
 export async function sendBody(body: ReadableStream<Uint8Array>, outgoing: Writable): Promise<void> {
   const reader = body.getReader();
   let resumeWriting: () => void = () => {};

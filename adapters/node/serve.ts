@@ -92,9 +92,9 @@ const HEADERS_GRACE_MS = 1_000;
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 
 /**
- * Serves a fetch handler on a port: by Bun.serve on Bun, Deno.serve on Deno and `node:http` on Node. Resolves when
- * connections are accepted. Rejects with PortTaken when another process uses the port.
- *
+ * Serves a fetch handler on a port: by Bun.serve on Bun, Deno.serve on Deno and `node:http` on Node. Resolves when connections
+ * are accepted; port 0 takes a free one, which `url` names. Rejects with PortTaken when another process uses the port. Without
+ * the package `ws`, Node opens no WebSockets.
  * @example
  * ```ts
  * import { createApp } from "greenroom/app";
@@ -131,6 +131,9 @@ export async function serve(
   }
 }
 
+/**
+ * Starts a server of Bun. An answer to a request whose body has not arrived closes the connection. Throws if the port is taken.
+ */
 function serveOnBun(
   bun: NonNullable<Runtimes["Bun"]>,
   handler: Fetch,
@@ -167,6 +170,10 @@ function serveOnBun(
   return { port: server.port, close: () => server.stop() };
 }
 
+/**
+ * Starts a server of Deno. What the handler throws is logged and answered with 500. An answer to a request whose body has not
+ * arrived ends with an error, so that the connection closes. Throws if the port is taken.
+ */
 function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: Fetch, address: ListenAddress): BoundServer {
   const onError = (error: unknown): Response => {
     if (!(error instanceof UnfinishedBodyError)) console.error(error);
@@ -186,6 +193,7 @@ function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: Fetch, addres
   return { port: server.addr.port, close: () => server.shutdown() };
 }
 
+/** Opens a WebSocket; null for an invalid handshake. */
 function upgradeOnDeno(
   deno: NonNullable<Runtimes["Deno"]>,
   request: Request,
@@ -198,6 +206,10 @@ function upgradeOnDeno(
   }
 }
 
+/**
+ * Starts a server of `node:http`, with WebSockets if the package `ws` is there. Rejects with the error of Node if it cannot
+ * listen. `close` resolves when all answers are complete, and closes idle and unused connections at once.
+ */
 async function serveOnNode(
   handler: Fetch,
   { port, hostname }: ListenAddress,
@@ -239,8 +251,9 @@ async function serveOnNode(
 }
 
 /**
- * Gives a late head of a request another second. After the event loop was blocked, Node looks for late heads before it reads what has
- * arrived meanwhile, and would answer 408 to complete requests.
+ * Gives a late head of a request another second. After the event loop was blocked, Node looks for late heads before it reads what
+ * has arrived meanwhile, and would answer 408 to complete requests. It also answers malformed requests, as Node does without a
+ * listener.
  */
 function extendHeaderDeadline(server: Server): void {
   const lateSockets = new Map<Socket, NodeJS.Timeout>();
@@ -249,7 +262,10 @@ function extendHeaderDeadline(server: Server): void {
     clearTimeout(lateSockets.get(socket));
     lateSockets.delete(socket);
   };
-  /** Answers what no handler sees, as Node does without a listener. A response that has begun is only cut off. */
+  /**
+   * Answers what no handler sees, as Node does without a listener, and closes the connection. A response that has begun is only
+   * cut off.
+   */
   const endSocket = (socket: Socket, status: string): void => {
     const response = responses.get(socket);
     const isAnswering = response?.headersSent === true && !response.writableFinished;
@@ -282,7 +298,10 @@ const STATUS_BY_ERROR: Readonly<Record<string, string>> = {
   HPE_CHUNK_EXTENSIONS_OVERFLOW: "413 Payload Too Large",
 };
 
-/** Browsers open connections ahead of need. Node counts those without a request as busy. */
+/**
+ * Returns the set of connections that have sent no request yet, and keeps it current. Browsers open connections ahead of need,
+ * which Node counts as busy.
+ */
 function trackUnusedSockets(server: Server): ReadonlySet<Socket> {
   const unused = new Set<Socket>();
   const trackedSockets = new WeakSet<Socket>();

@@ -25,7 +25,10 @@ export function findStreamingBody(response: Response): StreamingBody | undefined
   return stream && !stream.locked && response.body === stream ? open : undefined;
 }
 
-/** Writes a body at the speed of the client, and cancels it when the client has gone. */
+/**
+ * Starts to write a body at the speed of the client, and returns at once. Ends the answer with the body, destroys it if the body
+ * fails, and cancels the body when the client has gone.
+ */
 export function writeBody(body: StreamingBody, outgoing: Writable): void {
   let hasEnded = false;
   const pull = (): void => {
@@ -54,8 +57,9 @@ export function writeBody(body: StreamingBody, outgoing: Writable): void {
 }
 
 /**
- * The answer for Bun, which sends headers with the first bytes: it resolves with the first chunk. A body that ends with
- * that chunk is answered whole, without a stream. `signal`: of the request.
+ * Returns the answer for Bun, which sends headers with the first bytes: it resolves with the first chunk. A body that ends with
+ * that chunk is answered whole, without a stream. If the request is aborted before, the body is cancelled and the answer is
+ * empty. It does not reject: a failure is one of its stream.
  */
 export function toBunResponse(response: Response, body: StreamingBody, signal: AbortSignal): Promise<Response> {
   const pendingResponse = Promise.withResolvers<Response>();

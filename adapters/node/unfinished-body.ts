@@ -7,8 +7,9 @@ export const UNREAD_BODY_TIMEOUT_MS = 1_000;
 const UNREAD_STATUSES = new Set([408, 413]);
 
 /**
- * True if the body of an answered request has not arrived. Waits a while for one that was not read: a client that still sends would
- * otherwise not see the answer.
+ * Returns true if the body of an answered request has not arrived. Reads and drops one that was not read, for a while, because a
+ * client that still sends would otherwise not see the answer; then cancels it. False without a body and for a client that has
+ * gone.
  */
 export async function hasUnfinishedBody(request: Request, response: Response): Promise<boolean> {
   if (request.bodyUsed) return UNREAD_STATUSES.has(response.status);
@@ -35,8 +36,8 @@ export class UnfinishedBodyError extends Error {}
 const BODY_ERROR_DELAY_MS = 500;
 
 /**
- * The answer with a body that fails after its end: Deno closes the connection for nothing else, and ignores the header `connection`.
- * The client gets the whole text first.
+ * Reads the response to its end and returns one with the same content that fails after it: Deno closes the connection for nothing
+ * else, and ignores the header `connection`. The client gets the whole text first.
  */
 export async function failAfterBody(response: Response): Promise<Response> {
   const bytes = new Uint8Array(await response.arrayBuffer());

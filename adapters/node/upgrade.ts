@@ -10,9 +10,9 @@ export type UpgradeListener = (this: Server, incoming: IncomingMessage, socket: 
 const PING_INTERVAL_MS = 30_000;
 
 /**
- * Opens WebSockets: a listener for the `upgrade` event of the server that `toNodeHandler` serves. It needs the package `ws`. A
- * handshake that the handler refuses gets its response.
- *
+ * Returns a listener that opens WebSockets, for the `upgrade` event of the server that `toNodeHandler` serves. Rejects without
+ * the package `ws`. A handshake that the handler refuses gets its response; an offer of another protocol is ignored and the
+ * request served as usual.
  * @example
  * ```ts
  * import { createServer } from "node:http";
@@ -45,7 +45,7 @@ export async function toUpgradeListener(handler: Fetch): Promise<UpgradeListener
   };
 }
 
-/** Undefined without the package `ws`: the server then serves everything but WebSockets. */
+/** Returns undefined without the package `ws`: the server then serves everything but WebSockets. */
 export async function loadUpgradeListener(handler: Fetch): Promise<UpgradeListener | undefined> {
   try {
     return await toUpgradeListener(handler);
@@ -61,6 +61,10 @@ interface Handshake {
   readonly head: Buffer;
 }
 
+/**
+ * Passes a handshake to the handler, with a function that opens the socket. If it is not opened, the handler's response is
+ * written and the connection closed; 400 if the handler throws. Never rejects.
+ */
 async function upgrade(
   handler: Fetch,
   getServer: (max_bytes: number) => WebSocketServer,
@@ -89,7 +93,7 @@ async function upgrade(
   if (!isUpgraded) writeResponse(socket, response);
 }
 
-/** The socket with `sendPart`: a message in fragments. */
+/** Returns the socket with `sendPart`, which sends a message in fragments. */
 function withSendPart(socket: WebSocket): object {
   return {
     get bufferedAmount() {
@@ -102,7 +106,7 @@ function withSendPart(socket: WebSocket): object {
   };
 }
 
-/** Finds dead connections. */
+/** Pings the client again and again until the socket closes. Terminates it if a ping got no answer before the next one. */
 function terminateDeadConnection(socket: WebSocket): void {
   let isAlive = true;
   const timer = setInterval(() => {
@@ -117,7 +121,7 @@ function terminateDeadConnection(socket: WebSocket): void {
   socket.on("close", () => clearInterval(timer));
 }
 
-/** Writes a response to a socket that HTTP has left. */
+/** Writes a response to a socket that HTTP has left, and closes it. What the client still sends is dropped. */
 function writeResponse(socket: Duplex, { status, statusText, headers, body }: Response): void {
   const lines = [
     `HTTP/1.1 ${status} ${statusText}`,
@@ -134,8 +138,8 @@ function writeResponse(socket: Duplex, { status, statusText, headers, body }: Re
 const UPGRADE_HEADERS = new Set(["upgrade", "connection", "http2-settings"]);
 
 /**
- * Serves a request that offers another protocol, such as h2c, as if it did not: with a listener Node reports each offer. The
- * request goes to the server once more, without the offer.
+ * Serves a request that offers another protocol, such as h2c, as if it did not, because with a listener Node reports each offer.
+ * Puts the head without the offer back into the socket and gives that to the server as a new connection.
  */
 function serveWithoutUpgrade(
   server: Server,

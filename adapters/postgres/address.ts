@@ -22,7 +22,7 @@ interface AddressInput {
   readonly pool_size?: unknown;
 }
 
-/** Throws ConfigError for invalid options. */
+/** Checks the options and returns what messages may say about the server. Throws ConfigError for invalid options. */
 export function parseAddress(input: AddressInput): PostgresAddress {
   if (input.pool !== undefined) {
     if (input.url !== undefined) throw new ConfigError(["postgres: pool: pool and url are both set. Set one of them"]);
@@ -41,7 +41,10 @@ export function parseAddress(input: AddressInput): PostgresAddress {
   );
 }
 
-/** The URL is not shown before it is known to contain no secret. */
+/**
+ * Parses a URL of Postgres. Throws ConfigError for another form and for invalid escapes. The error does not contain the text,
+ * because it may have a secret in an unexpected place.
+ */
 function parseUrl(setting: string, text: unknown): URL {
   if (typeof text !== "string" || !/^postgres(?:ql)?:\/\//i.test(text) || !URL.canParse(text)) {
     throw new ConfigError([`postgres: ${setting}: not of the form postgres://user:password@host:port/database`]);
@@ -71,6 +74,10 @@ interface NamedServer {
   readonly displayName: string;
 }
 
+/**
+ * Creates what turns errors of the client into those of the service. They name the server, or the direct one for errors marked
+ * so, and contain no secret: the client's error is their cause only if it has none.
+ */
 function createAddress(
   server: NamedServer,
   direct: NamedServer | undefined,
@@ -80,7 +87,7 @@ function createAddress(
   const findServer = (error: unknown): NamedServer => (direct && directErrors.has(error as WeakKey) ? direct : server);
   const removeSecrets = (text: string): string =>
     secrets.reduce((cleaned, secret) => cleaned.replaceAll(secret, "***"), text);
-  /** The client's error as the cause, unless it contains a secret. */
+  /** Returns the client's error as the cause; nothing if it contains a secret. */
   const cause = (error: unknown): ErrorOptions =>
     error instanceof Error && removeSecrets(`${error.message}${error.stack}`) === `${error.message}${error.stack}`
       ? { cause: error }

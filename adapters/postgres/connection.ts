@@ -85,7 +85,10 @@ const CONNECTION_OPTIONS = {
   fallback_application_name: "greenroom",
 };
 
-/** A pool of `pg`, and what makes a query whose values arrive as the text that the server sent. */
+/**
+ * Creates a pool of `pg`, and a function that makes a query whose values arrive as the text that the server sent. Connects to
+ * nothing yet. Errors of idle connections are ignored, because the next query opens another one. Throws ConfigError without `pg`.
+ */
 async function openPool(url: string, size: number): Promise<[PgPool, OpenQuery]> {
   const pg = await loadPg();
   const bytes = pg.types.getTypeParser(17);
@@ -105,7 +108,11 @@ async function openPool(url: string, size: number): Promise<[PgPool, OpenQuery]>
   return [pool, (query, callback) => new pg.Query({ ...query, types, queryMode: "extended" }, callback)];
 }
 
-/** Loads `pg` on first use. */
+/**
+ * Creates the source of sessions for a URL. `pg` is loaded at the first session. At most `size` sessions are open; more callers
+ * wait without a limit. A session must be ended, and a broken one is closed. The first use of a connection sets its keepalive, if
+ * statements are prepared.
+ */
 export function createUrlSource({ url, direct_url, size, prepare, timer }: UrlSourceOptions): SessionSource {
   const names = new StatementNames();
   let preparing = prepare;
@@ -173,7 +180,10 @@ export function createUrlSource({ url, direct_url, size, prepare, timer }: UrlSo
   };
 }
 
-/** Closes nothing of the host except the session that listens. */
+/**
+ * Creates the source of sessions from the host's pool. A session that takes too long rejects, and is returned to the pool when it
+ * comes. Closes nothing of the host except the session that listens. Adds a listener for errors to the pool.
+ */
 export function createPoolSource(
   pool: PostgresPool,
   listen: (() => Promise<PostgresListener>) | undefined,
@@ -219,7 +229,11 @@ function ignoreConnectionErrors(pool: Partial<PgPool>): void {
   pool.on?.("connect", (client) => void client?.on?.("error", () => {}));
 }
 
-/** A connection in use. The next statement reports the loss of an idle connection. */
+/**
+ * Wraps a connection in use. Each statement has a time limit and rejects after it; the statement itself goes on. After the loss
+ * of an idle connection, the next statement rejects with that error. `end` gives the connection back, or closes it if it is
+ * broken or lost.
+ */
 function createSession(
   client: Pick<PgClient, "release" | "on" | "off">,
   timer: Timer,
@@ -256,7 +270,7 @@ function createSession(
   };
 }
 
-/** The result of the work, or an error after `ms`. */
+/** Returns the result of the work, or rejects with an error that starts with `problem` after `ms`. The work itself goes on. */
 export function withTimeLimit<Result>(
   work: Promise<Result>,
   ms: number,
@@ -269,7 +283,7 @@ export function withTimeLimit<Result>(
   });
 }
 
-/** Lets `size` callers in at once. Call the result to leave. */
+/** Returns a function that lets `size` callers in at once, the others wait in order. Call its result once to leave. */
 function createSemaphore(size: number): () => Promise<() => void> {
   let freeSlots = size;
   const waiting: (() => void)[] = [];
@@ -290,6 +304,10 @@ class StatementNames {
   readonly #names = new Map<string, string>();
   #usedOnce = new Set<string>();
 
+  /**
+   * Returns the name under which to prepare a statement. Undefined at its first use, and for new statements after 256 names.
+   * Remembers the text.
+   */
   findName(text: string): string | undefined {
     const existing = this.#names.get(text);
     if (existing !== undefined || this.#names.size >= 256) return existing;
@@ -345,6 +363,7 @@ interface Pg {
 
 const keepText = (text: string): string => text;
 
+/** Loads `pg`. Throws ConfigError with what to install if it cannot be loaded. */
 async function loadPg(): Promise<Pg> {
   try {
     return (await import("pg")).default as unknown as Pg;

@@ -9,6 +9,10 @@ import { DatabaseUnavailable } from "../sql/driver.ts";
  */
 export type ErrorClass = "conflict" | "connection" | "refused" | "read_only" | "statement";
 
+/**
+ * Returns what an error says about the next step: retry at once (`conflict`), with a new connection (`connection`), or not
+ * (`statement`); wrong credentials or database (`refused`), or a server that does not write (`read_only`).
+ */
 export function classifyError(error: unknown): ErrorClass {
   if (error instanceof ConfigError || error instanceof DatabaseUnavailable) return "statement";
   const state = findSqlState(error);
@@ -38,7 +42,7 @@ export function isCommitTableMissing(error: unknown): boolean {
   return findSqlState(error) === "42P01" && /greenroom_commits/.test(formatReason(error));
 }
 
-/** The five characters of SQLSTATE; undefined for errors from elsewhere. Bun.SQL has them in `errno`. */
+/** Returns the five characters of SQLSTATE; undefined for errors from elsewhere. Bun.SQL has them in `errno`. */
 export function findSqlState(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null) return undefined;
   const { code, errno } = error as { code?: unknown; errno?: unknown };

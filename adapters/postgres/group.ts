@@ -59,6 +59,10 @@ export class StatementGroup implements Submittable {
     return this.#queries[this.#current]?.text;
   }
 
+  /**
+   * Called by `pg`: sends all statements of the group at once with one sync, so that the server ends the group at the first
+   * error. Returns null, which means success for `pg`.
+   */
   submit(connection: PgConnection): unknown {
     const { stream } = connection;
     // What is prepared here is known to the rest of the group, and to the session only if nothing before it fails.

@@ -38,7 +38,10 @@ export function createBeginSql(lock_keys: readonly string[] | undefined): string
   return `${BEGIN}; ${createLockSql(lock_keys)}`;
 }
 
-/** Returns the statements that begin a transaction, in a form that can be prepared. */
+/**
+ * Returns the statements that begin a transaction and take its locks, in a form that can be prepared. Without keys, the whole
+ * database is locked.
+ */
 export function createBeginStatements(lock_keys: readonly string[] | undefined): BoundStatement[] {
   const keys = toSortedKeys(lock_keys);
   const lock = keys === null ? createLockSql(lock_keys) : createLockNamesSql("$1");
@@ -55,6 +58,10 @@ const SET_IDLE_TIMEOUT = `set_config('idle_in_transaction_session_timeout', '${I
 const createLockNamesSql = (names: string): string =>
   `select ${SET_IDLE_TIMEOUT}, pg_advisory_xact_lock_shared(${DATABASE_LOCK_KEY}), count(pg_advisory_xact_lock(name)) from unnest(${names}::bigint[]) as name`;
 
+/**
+ * Returns the statement that takes the locks of these keys until the end of the transaction, or, without keys, that of the whole
+ * database.
+ */
 function createLockSql(lock_keys: readonly string[] | undefined): string {
   const keys = toSortedKeys(lock_keys);
   return keys === null
@@ -82,6 +89,10 @@ export function createCommitSql({ slot, token }: CommitMarker): string {
   return `${createMarkerSql(`'${slot}'`, String(token))}; commit`;
 }
 
+/**
+ * Returns the statement that writes the mark of a transaction, if it has written anything. It fails, by a division by zero, if
+ * the slot has a later mark: then the transaction must not commit.
+ */
 function createMarkerSql(slot: string, token: string): string {
   return `insert into greenroom_commits (slot, token, at) select ${slot}, ${token}, now()
     where pg_current_xact_id_if_assigned() is not null
@@ -90,8 +101,8 @@ function createMarkerSql(slot: string, token: string): string {
 }
 
 /**
- * Waits for a transaction that has written its mark. Returns its token if it committed, and another one if it did not and cannot
- * any more.
+ * Returns a statement that waits for a transaction that has written its mark. It returns the token of the transaction if it
+ * committed, and another one if it did not and cannot any more: it writes that one in its place.
  */
 export function createCommitResultSql({ slot, token }: CommitMarker): string {
   return `insert into greenroom_commits (slot, token, at) values ('${slot}', ${token + 1}, now())

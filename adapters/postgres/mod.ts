@@ -92,13 +92,20 @@ export function postgres(options: PostgresOptions | string): Storage {
   return sqlStorage(postgresDriver(options));
 }
 
-/** Repeats work until it succeeds or waiting cannot help. A failed try has had no effect. */
+/**
+ * Returns a function that repeats work until it succeeds or waiting cannot help, then throws the error for the caller. A failed
+ * try has had no effect. Before the first answer of the server it also checks `direct_url`; it creates the table of commits when
+ * it is missing.
+ */
 function createRetry(
   settings: PostgresOptions,
   context: DriverContext,
 ): <Result>(work: (tries: number) => Promise<Result>) => Promise<Result> {
   const { address, source, serverState, withSession } = context;
-  /** Checks `direct_url`: if it is wrong, signals would only come late, without an error. */
+  /**
+   * Checks `direct_url` by opening and closing a session, until it has succeeded once: if it is wrong, signals would only come
+   * late, without an error.
+   */
   const checkDirectUrl = async (): Promise<void> => {
     if (!("direct_url" in settings) || settings.direct_url === undefined || serverState.isDirectUrlChecked) return;
     try {
@@ -139,7 +146,11 @@ class FailedTries {
     return this.#needsCommitTable;
   }
 
-  /** Resolves when the next try may start. Throws the error for the caller where none can help. */
+  /**
+   * Resolves when the next try may start, after a delay if it needs one. Throws the error for the caller where none can help:
+   * that of a statement, and ConfigError or DatabaseUnavailable for the server. Prepared statements are given up once one is
+   * lost.
+   */
   async add(error: unknown, tries: number): Promise<void> {
     const { address, source } = this.#context;
     if (isCommitTableMissing(error) && !this.#needsCommitTable) {
@@ -160,7 +171,11 @@ class FailedTries {
     await this.#context.wait(5 * 2 ** this.#conflicts);
   }
 
-  /** The server cannot be reached, or does not write. At the start, that may be the fault of the options. */
+  /**
+   * Waits before the next try, because the server cannot be reached or does not write. Throws DatabaseUnavailable when it was
+   * away too long or the driver closes. At the start, that may be the fault of the options: throws ConfigError, at once if the
+   * server has refused them.
+   */
   async #waitForServer(error: unknown, errorClass: ErrorClass, tries: number): Promise<void> {
     const { address, serverState, now, wait, isClosing } = this.#context;
     const isStart = errorClass === "read_only" ? !serverState.hasCommitted : !serverState.hasAnswered;
@@ -175,9 +190,9 @@ class FailedTries {
 const SELECT_TIME = "select (extract(epoch from clock_timestamp()) * 1000)::bigint as now";
 
 /**
- * The driver of `postgres`. A batch is one transaction in READ COMMITTED, or shares one with batches that came in the same tick. With
- * the driver's own pool it takes two round trips, else two plus one per statement. The server ends a transaction that waits five seconds for this process, and the driver runs it again.
- *
+ * The driver of `postgres`; it connects at first use. A batch is one transaction in READ COMMITTED, or shares one with batches
+ * that came in the same tick. With the driver's own pool it takes two round trips, else two plus one per statement. The server
+ * ends a transaction that waits five seconds for this process, and the driver runs it again.
  * @example
  * ```ts
  * import { postgresDriver } from "greenroom/postgres";
@@ -258,6 +273,10 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
   };
 }
 
+/**
+ * Creates the source of sessions from a pool or a URL. Statements are prepared if the options say so, by default only for a URL
+ * without `direct_url`.
+ */
 function createSource(settings: PostgresOptions, timer: Timer): SessionSource {
   if ("pool" in settings)
     return createPoolSource(settings.pool, settings.listen, { prepare: settings.prepare ?? false, timer });

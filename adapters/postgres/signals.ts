@@ -47,6 +47,10 @@ class SignalConnection implements Signals {
     this.#now = now;
   }
 
+  /**
+   * Queues a signal, once if it is queued already, and returns at once. Connects if needed. Signals may be lost: if too many wait
+   * for a session, they are dropped, and after it connects, subscribers read everything again. Does nothing once closed.
+   */
   publish(kind: SignalKind, id: string): void {
     if (this.#closed) return;
     // No session for a long time: after the next connection, subscribers re-read everything.
@@ -62,6 +66,7 @@ class SignalConnection implements Signals {
     return () => void this.#listeners.delete(listener);
   }
 
+  /** Sends what is queued, then closes the session. Resolves when no attempt to connect is left. Does nothing the second time. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -74,6 +79,7 @@ class SignalConnection implements Signals {
     await this.#connecting;
   }
 
+  /** Starts to connect, unless there is a session or an attempt, or the connection is closed. Returns at once. */
   #connect(): void {
     if (this.#session || this.#closed) return;
     this.#connecting ??= this.#reconnect().finally(() => {
@@ -83,6 +89,7 @@ class SignalConnection implements Signals {
     });
   }
 
+  /** Tries to connect, with growing delays, until a session listens or the connection is closed. Never rejects. */
   async #reconnect(): Promise<void> {
     for (let tries = 0; !this.#closed; tries += 1) {
       if (await this.#start()) return;
@@ -97,7 +104,10 @@ class SignalConnection implements Signals {
     }
   }
 
-  /** True once a session listens. */
+  /**
+   * Opens a session that listens. Then tells all listeners that signals may have been missed, and sends what is queued. Returns
+   * false, and closes the session, if that fails.
+   */
   async #start(): Promise<boolean> {
     let session: PostgresListener | undefined;
     let hasEnded = false;
@@ -131,6 +141,7 @@ class SignalConnection implements Signals {
     return true;
   }
 
+  /** Closes the session and starts to connect again. Does nothing for another session than the current one. */
   #handleLoss(session: PostgresListener): void {
     if (this.#session !== session) return;
     this.#session = undefined;
@@ -139,7 +150,10 @@ class SignalConnection implements Signals {
     this.#connect();
   }
 
-  /** Checks the session: the network, or a proxy in between, may drop a connection silently. */
+  /**
+   * Checks the session later, again and again, because the network, or a proxy in between, may drop a connection silently. A
+   * session that does not answer is replaced.
+   */
   #schedulePing(session: PostgresListener): void {
     this.#cancelPing = this.#timer(PING_INTERVAL_MS, () => {
       withTimeLimit(session.query("select 1"), RESPONSE_TIMEOUT_MS, this.#timer, "no answer").then(
@@ -151,6 +165,7 @@ class SignalConnection implements Signals {
     });
   }
 
+  /** Passes the signals of a notification to the listeners. Ignores other channels, payloads and kinds. */
   #handleNotification({ channel, payload }: PostgresNotification): void {
     if ((channel !== undefined && channel !== CHANNEL) || this.#closed) return;
     for (const signal of parsePayload(payload)) {
@@ -161,6 +176,7 @@ class SignalConnection implements Signals {
     }
   }
 
+  /** Calls `work` for each listener. Errors are dropped: a listener that throws must not keep the signal from the others. */
   #notifyListeners(work: (listener: SignalListener) => void): void {
     for (const listener of [...this.#listeners]) {
       try {
@@ -171,7 +187,10 @@ class SignalConnection implements Signals {
     }
   }
 
-  /** Sends at once if nothing was sent lately; else later, with everything published until then. */
+  /**
+   * Schedules what is queued: at once if nothing was sent lately, else later, with everything published until then. Does nothing
+   * without a session, or if a send is scheduled or running.
+   */
   #scheduleSend(): void {
     if (this.#isScheduled || this.#sending || this.#closed || !this.#session || this.#pending.size === 0) return;
     this.#isScheduled = true;
@@ -189,6 +208,10 @@ class SignalConnection implements Signals {
     else queueMicrotask(send);
   }
 
+  /**
+   * Sends what is queued. Never rejects: after a failure the signals are queued again, perhaps twice sent, and the session is
+   * replaced.
+   */
   async #send(session: PostgresListener): Promise<void> {
     const signals = [...this.#pending];
     const texts = createPayloads(signals);
@@ -208,7 +231,9 @@ class SignalConnection implements Signals {
 
 const encoder = new TextEncoder();
 
-/** Lists of signals as JSON, each within the size limit. Omits a signal that is too long by itself. */
+/**
+ * Returns lists of signals as JSON, each within the size limit; empty for no signals. Omits a signal that is too long by itself.
+ */
 function createPayloads(signals: readonly string[]): string[] {
   const texts: string[] = [];
   let list: string[] = [];
@@ -228,7 +253,7 @@ function createPayloads(signals: readonly string[]): string[] {
   return texts;
 }
 
-/** Other programs may use the same channel name. */
+/** Returns the signals of a notification. Empty for payloads of other programs, which may use the same channel name. */
 function parsePayload(payload: string | undefined): string[] {
   try {
     const list: unknown = JSON.parse(payload ?? "");
@@ -238,7 +263,7 @@ function parsePayload(payload: string | undefined): string[] {
   }
 }
 
-/** Closes a session in any state. */
+/** Closes a session in any state, also none. Never throws. */
 export function dispose(session: PostgresListener | undefined): void {
   try {
     const ended: unknown = session?.release ? session.release(true) : session?.end?.();

@@ -25,6 +25,10 @@ export function bind({ sql, args }: SqlStatement): BoundStatement {
   return { text: sql, values: args.map((value) => bindValue(value, sql)) };
 }
 
+/**
+ * Returns the value as the client sends it: numbers as text, invalid UTF-16 replaced. Throws a TypeError for what is no SqlValue,
+ * and an Error for text with U+0000, which Postgres cannot store.
+ */
 function bindValue(value: SqlValue, sql: string): string | null | Uint8Array {
   if (value === null || value instanceof Uint8Array) return value;
   if (typeof value === "number" && Number.isFinite(value)) return String(value);
@@ -35,7 +39,10 @@ function bindValue(value: SqlValue, sql: string): string | null | Uint8Array {
   return value.toWellFormed();
 }
 
-/** Throws RangeError for an integer that a JavaScript number cannot represent, TypeError for a value that is no SqlValue. */
+/**
+ * Converts a result to rows by column name; later columns of the same name win. Throws RangeError for an integer that a
+ * JavaScript number cannot represent, TypeError for a value that is no SqlValue.
+ */
 export function toRows({ rows, fields = [] }: PostgresResult): SqlRow[] {
   if (rows.length === 0) return [];
   const types = new Map(fields.map(({ name, dataTypeID }) => [name, dataTypeID]));
@@ -59,6 +66,10 @@ const EXACT_TYPES: ReadonlySet<number> = new Set([20, 21, 23, 26, 1700]);
 /** float4, float8. */
 const FLOAT_TYPES: ReadonlySet<number> = new Set([700, 701]);
 
+/**
+ * Converts a value of the client: null for undefined, 1 or 0 for a boolean, a number for an integer. Throws RangeError for one
+ * that is too large, TypeError for a value that is no SqlValue.
+ */
 function toSqlValue(value: unknown, type = 0): SqlValue {
   if (value === null || value === undefined) return null;
   if (typeof value === "string") return parseTextValue(value, type);
@@ -70,7 +81,10 @@ function toSqlValue(value: unknown, type = 0): SqlValue {
   return value.constructor === Uint8Array ? value : new Uint8Array(value);
 }
 
-/** A value that the client has left as the text of the server. */
+/**
+ * Converts a value that the client has left as the text of the server. Text of unknown types stays text. Throws RangeError for an
+ * integer that is too large.
+ */
 function parseTextValue(text: string, type: number): SqlValue {
   if (EXACT_TYPES.has(type)) return parseExactNumber(text);
   if (FLOAT_TYPES.has(type)) return Number(text);
@@ -78,6 +92,7 @@ function parseTextValue(text: string, type: number): SqlValue {
   return text;
 }
 
+/** Throws RangeError for an integer that a JavaScript number cannot represent. Fractions are rounded as usual. */
 function parseExactNumber(text: string): number {
   const number = Number(text);
   if (Number.isInteger(number) && !Number.isSafeInteger(number)) {

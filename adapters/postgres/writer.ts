@@ -52,6 +52,10 @@ export type WriteBatch = (
   lock_keys: readonly string[] | undefined,
 ) => Promise<SqlRow[][]>;
 
+/**
+ * Returns a function that runs work with a session and gives the session back. If the work throws, the session is rolled back, or
+ * closed if it is broken, and the error passed on. Success notes that the server has answered.
+ */
 export function createWithSession(source: SessionSource, serverState: ServerState): WithSession {
   return async (work) => {
     const session = await source.session();
@@ -67,6 +71,11 @@ export function createWithSession(source: SessionSource, serverState: ServerStat
   };
 }
 
+/**
+ * Returns a function that writes statements in one transaction and returns their rows. If COMMIT gets no response, it finds out
+ * whether it took effect, and succeeds or throws accordingly. Throws DatabaseUnavailable with `unknown` if that cannot be found
+ * out; other errors mean that nothing was written.
+ */
 export function createWriter({
   address,
   source,
@@ -76,7 +85,10 @@ export function createWriter({
   wait,
   withSession,
 }: DriverContext): WriteBatch {
-  /** Returns true if a transaction committed whose COMMIT got no response. If it has not, it never will. */
+  /**
+   * Returns true if a transaction committed whose COMMIT got no response. If it has not, it never will. Tries for a while, then
+   * throws DatabaseUnavailable with `unknown`.
+   */
   const didCommit = async (marker: CommitMarker): Promise<boolean> => {
     const until = now() + COMMIT_RESULT_TIMEOUT_MS;
     for (let tries = 1; ; tries += 1) {
@@ -138,8 +150,9 @@ interface WaitingBatch {
 }
 
 /**
- * Batches that arrive in the same tick share a transaction, up to a limit. If that fails, each of them is written separately: an error
- * belongs to one of them.
+ * Returns a function that lets batches that arrive in the same tick share a transaction, up to a limit. If that fails, each of
+ * them is written separately, because an error belongs to one of them; not if its effect is unknown. A batch without lock keys is
+ * written alone.
  */
 export function createSharedWriter(write: WriteBatch): WriteBatch {
   let waiting: WaitingBatch[] = [];
@@ -204,7 +217,10 @@ const estimateBytes = (statements: readonly BoundStatement[]): number => {
 /** The session cannot be used after this fault. */
 const endsSession = (errorClass: ErrorClass): boolean => errorClass !== "statement" && errorClass !== "conflict";
 
-/** Ends a failed session. True if the server must end it, and perhaps its transaction. */
+/**
+ * Ends a failed session, after a rollback if it still works. Returns true if it is broken: then the server must end it, and
+ * perhaps its transaction.
+ */
 async function discardSession(session: PostgresSession, error: unknown): Promise<boolean> {
   const isBroken =
     endsSession(classifyError(error)) ||

@@ -34,8 +34,7 @@ export function bunSqlite(path: string, options?: SqliteOptions): Storage {
 }
 
 /**
- * The driver below `bunSqlite`.
- *
+ * Opens the database with `bun:sqlite`: the driver below `bunSqlite`. Throws like `sqliteDriver`.
  * @example
  * ```ts
  * import { bunSqliteDriver } from "greenroom/bun-sqlite";

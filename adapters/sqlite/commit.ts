@@ -12,8 +12,9 @@ export interface GroupResult {
 }
 
 /**
- * Commits the batches in one transaction. Throws when nothing of it was committed. Uses nothing but its arguments: writer-thread.ts
- * passes the text of this function to a thread.
+ * Commits the batches in one transaction and returns the rows or the error of each. With several batches, one that fails has no
+ * effect on the others. Throws when nothing of it was committed. Uses nothing but its arguments: writer-thread.ts passes the text
+ * of this function to a thread.
  */
 export function commitGroup(
   connection: SqliteConnection,

@@ -8,7 +8,10 @@ import type { SqlRow, SqlValue } from "../sql/driver.ts";
 import type { SqliteConnection } from "./file.ts";
 import type { createStatementCache } from "./statement-cache.ts";
 
-/** Opens a connection with `node:sqlite`. */
+/**
+ * Opens a connection with `node:sqlite`; creates the file if it is missing. Refuses text with U+0000 where the runtime cannot
+ * read it back.
+ */
 export function openNode(
   { DatabaseSync: Database }: Pick<typeof import("node:sqlite"), "DatabaseSync">,
   createCache: typeof createStatementCache,
@@ -58,7 +61,7 @@ export function openNode(
   };
 }
 
-/** Opens a connection with `bun:sqlite`. */
+/** Opens a connection with `bun:sqlite`; creates the file if it is missing. */
 export function openBun(
   { Database }: Pick<typeof import("bun:sqlite"), "Database">,
   createCache: typeof createStatementCache,

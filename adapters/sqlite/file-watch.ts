@@ -79,7 +79,10 @@ export class FileWatch {
     if (salts !== null) this.#setLog(salts, fstatSync(this.#logDescriptor as number).size);
   }
 
-  /** Call this before SQLite writes. Throws the error of an earlier `confirmCommit`, and if the log was cut since. */
+  /**
+   * Call this before SQLite writes. Throws the error of an earlier `confirmCommit` unless the files have come back, and
+   * DatabaseUnavailable if the log was cut since.
+   */
   requireIntactLog(): void {
     if (this.#lostError && !this.#hasReturned()) throw this.#lostError;
     this.#lostError = undefined;
@@ -92,7 +95,10 @@ export class FileWatch {
     if (this.#isDamaged) throw this.#lostError;
   }
 
-  /** To be called after a commit and before it is acknowledged. Throws DatabaseUnavailable when it went to files that are gone. */
+  /**
+   * Call this after a commit and before it is acknowledged. Notes the length of the log in the mark. Throws DatabaseUnavailable
+   * with `unknown` when the commit went to files that are gone, and when the log was cut.
+   */
   confirmCommit(): void {
     this.#logDescriptor ??= openLog(`${this.#file}-wal`);
     const log = this.#logDescriptor === undefined ? undefined : fstatSync(this.#logDescriptor);
@@ -104,7 +110,10 @@ export class FileWatch {
     this.#recordCommit(log.size);
   }
 
-  /** Looks at all files, also between commits. Throws DatabaseUnavailable when they are not those that SQLite has written. */
+  /**
+   * Looks at all files, also between commits. Throws DatabaseUnavailable when they are not those that SQLite has written, and
+   * remembers it. May move the log into the file.
+   */
   check(): void {
     this.requireIntactLog();
     const [file, log] = [statSync(this.#file, STAT_OPTIONS), statSync(`${this.#file}-wal`, STAT_OPTIONS)];
@@ -122,7 +131,10 @@ export class FileWatch {
     this.#fileBytes = bytes;
   }
 
-  /** The error to report for one of SQLite: where the files were cut or replaced, that. */
+  /**
+   * Returns the error to report for one of SQLite: where the files were cut or replaced, that; else the same error. Checks all
+   * files for it.
+   */
   toFileError(error: unknown): unknown {
     try {
       this.check();
@@ -142,7 +154,10 @@ export class FileWatch {
     return fileError === error ? explainDiskFull(this.#file, error, bytes) : fileError;
   }
 
-  /** After SQLite has closed its files. A log that it took away needs no mark. */
+  /**
+   * Closes the files of the watch; call this after SQLite has closed its own. Removes the mark if SQLite took the log away and
+   * nothing was lost.
+   */
   close(): void {
     for (const descriptor of [this.#logDescriptor, this.#snapshotDescriptor])
       if (descriptor !== undefined) closeSync(descriptor);
@@ -151,7 +166,10 @@ export class FileWatch {
     if (!this.#lostError && !existsSync(`${this.#file}-wal`)) rmSync(toSnapshotPath(this.#file), { force: true });
   }
 
-  /** A log gets shorter only when SQLite starts it anew, or after all of it was moved into the file. */
+  /**
+   * Throws DatabaseUnavailable if the log was cut. A log gets shorter only when SQLite starts it anew, or after all of it was
+   * moved into the file, which is tried here.
+   */
   #checkLength(bytes: number): void {
     if (bytes >= this.#logBytes) return;
     if (bytes >= HEADER_BYTES) {
@@ -165,7 +183,10 @@ export class FileWatch {
     }
   }
 
-  /** Compares the log after a commit with what it was before, and notes it in the mark. */
+  /**
+   * Compares the log after a commit with what it was before, and notes it in the mark. Throws DatabaseUnavailable if the log was
+   * cut.
+   */
   #recordCommit(bytes: number): void {
     const hasGrown = bytes > this.#logBytes;
     // The frame before the old end is still there, so nothing before the new ones was cut off.
@@ -176,7 +197,10 @@ export class FileWatch {
     this.#writeSnapshot({});
   }
 
-  /** Compares the header of the log with the last one. Returns false if the mark is still true. Throws if the log was cut. */
+  /**
+   * Compares the header of the log with the last one, and takes over that of a new log. Returns false if the mark is still true.
+   * Throws DatabaseUnavailable if the log was cut.
+   */
   #compareHeader(bytes: number): boolean {
     const salts = this.#readHeader();
     // A commit without changes leaves an empty log empty.
@@ -194,7 +218,7 @@ export class FileWatch {
     return hasGrown || this.#writtenText === "";
   }
 
-  /** After `readHeader`. */
+  /** Takes over a new log, whose header `readHeader` has just read. */
   #setLog(salts: bigint, bytes: number): void {
     this.#salts = salts;
     this.#snapshotStart = `${JSON.stringify({ inode: this.#inode, salts: formatSalts(salts) }).slice(0, -1)},`;
@@ -215,7 +239,7 @@ export class FileWatch {
     return read < FRAME_HEADER_BYTES ? null : this.#fields.getBigUint64(8);
   }
 
-  /** True when every frame is of this log. One that was cut, and written on, has a hole. */
+  /** Returns true when every frame is of this log. One that was cut, and written on, has a hole. */
   #hasOnlyOwnFrames(bytes: number): boolean {
     for (let position = HEADER_BYTES; position < bytes; position += this.#frameBytes) {
       if (this.#readFrameSalts(position) !== this.#salts) return false;
@@ -223,7 +247,10 @@ export class FileWatch {
     return true;
   }
 
-  /** A commit that is in the log counts, whether or not its mark can be written. */
+  /**
+   * Writes the mark. Errors are ignored: a commit that is in the log counts, whether or not its mark can be written. The next
+   * commit tries again.
+   */
   #writeSnapshot(flags: Pick<WalSnapshot, "damaged">): void {
     // By hand: it is written at most commits.
     const text = `${this.#snapshotStart}"bytes":${this.#logBytes}${flags.damaged ? ',"damaged":true' : ""}}`;
@@ -269,7 +296,10 @@ export class FileWatch {
 const STAT_OPTIONS = { bigint: true, throwIfNoEntry: false } as const;
 const encoder = new TextEncoder();
 
-/** The error of a write that found no room: SQLite calls a quota, or a limit of file sizes, an I/O error. Else the same error. */
+/**
+ * Returns the error of a write that found no room: SQLite calls a quota, or a limit of file sizes, an I/O error. Tries by writing
+ * a file beside the database, which it removes. Returns the same error otherwise.
+ */
 export function explainDiskFull(file: string, error: unknown, bytes: number): unknown {
   if (!isUnwritableError(error)) return error;
   const log = statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
@@ -277,7 +307,10 @@ export function explainDiskFull(file: string, error: unknown, bytes: number): un
   return problem === undefined ? error : new Error(`database or disk is full (${problem})`, { cause: error });
 }
 
-/** Why no more can be written behind this place of a file; undefined where it can. */
+/**
+ * Returns why no more can be written behind this place of a file; undefined where it can, or fails otherwise. Writes the file at
+ * `path` and removes it.
+ */
 function findRoomProblem(path: string, position: number, bytes: number): string | undefined {
   const zeros = new Uint8Array(Math.max(bytes, 64 * 1024));
   try {
@@ -300,7 +333,10 @@ function findRoomProblem(path: string, position: number, bytes: number): string 
 /** Deno gives the system's words alone. */
 const DISK_FULL_PATTERN = /EFBIG|ENOSPC|EDQUOT|file too large|no space left|quota exceeded/i;
 
-/** Throws an Error when the log of the database at `path` holds less than its mark says. To be called before SQLite opens it. */
+/**
+ * Throws an Error when the log of the database at `path` holds less than its mark says, or the mark says that it was damaged.
+ * Call this before SQLite opens it. Does nothing for a new database, and without a mark of this file.
+ */
 export function requireCompleteLog(path: string): void {
   if (!existsSync(path)) return;
   const file = realpathSync(path);
@@ -349,6 +385,7 @@ function missingFileError(path: string, unknown = false): DatabaseUnavailable {
   );
 }
 
+/** Returns the descriptor of the log; undefined if it cannot be opened. */
 function openLog(path: string): number | undefined {
   try {
     return openSync(path, "r");
@@ -357,6 +394,7 @@ function openLog(path: string): number | undefined {
   }
 }
 
+/** Returns the mark; undefined if there is none, or one that was written only in part. */
 function readSnapshot(path: string): WalSnapshot | undefined {
   try {
     return JSON.parse(readFileSync(path, "utf8")) as WalSnapshot;

@@ -27,7 +27,10 @@ export function prepareFile(path: string): void {
   if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
 }
 
-/** Opens and configures `path`. Throws an Error that names the path and the remedy when it cannot be used. */
+/**
+ * Opens and configures the database at `path`, and creates a new one. Waits, inside SQLite, for another process that opens it.
+ * Throws an Error that names the path and the remedy when it cannot be used, also when it was lost or cut.
+ */
 export function openFile(
   path: string,
   connect: (path: string) => SqliteConnection,
@@ -77,7 +80,10 @@ export const SETTINGS: readonly string[] = [
 /** The settings of the write connection. It does not wait for a lock inside SQLite, which would block its thread. */
 export const WRITER_SETTINGS: readonly string[] = [...SETTINGS, "pragma busy_timeout = 0"];
 
-/** Refuses a database that was there: SQLite would delete its log, and start empty. */
+/**
+ * Refuses a database that was there and whose file is missing or empty: SQLite would delete its log, and start empty. Throws an
+ * Error that names what is left of it.
+ */
 export function requireFileNotLost(path: string): void {
   const file = existsSync(path) ? realpathSync(path) : path;
   const log = `${file}-wal`;
@@ -127,6 +133,7 @@ export function unusableDatabaseError(path: string, cause: unknown): Error {
   return new Error(`Cannot use the database ${path}: ${problem}. ${findRemedy(problem)}`, { cause });
 }
 
+/** Returns what to do about a problem of SQLite; the general advice for an unknown one. */
 function findRemedy(problem: string): string {
   if (/not a database|malformed|disk image/.test(problem)) {
     return "The file is damaged or belongs to another program: restore it from a backup, or choose another path.";
@@ -147,9 +154,9 @@ export function toLockPath(file: string): string {
 }
 
 /**
- * The right to execute what `database` asks for: held until it is closed or the process ends, however that happens. Undefined
- * while somebody else holds it. The system keeps the lock: nothing is left of a process that was killed, and one that stands
- * still keeps what it has.
+ * Takes the right to execute what `database` asks for: held until the result is closed or the process ends, however that happens.
+ * Undefined while somebody else holds it; does not wait. Throws if the file of the lock cannot be used. The system keeps the
+ * lock: nothing is left of a process that was killed, and one that stands still keeps what it has.
  */
 export function acquireWorkerLock(
   database: SqliteConnection,
@@ -173,7 +180,7 @@ export function acquireWorkerLock(
 
 const TAKE_LOCK = "begin immediate";
 
-/** The error of a lock that cannot be taken or refused. */
+/** Returns the error of a lock that cannot be taken or refused. */
 export function workerLockError(path: string, cause: unknown): Error {
   const problem = cause instanceof Error ? cause.message : String(cause);
   return new Error(`Cannot lock ${path}: ${problem}. Make sure that it is an empty file that this process may write.`, {

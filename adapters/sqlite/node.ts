@@ -34,8 +34,8 @@ export function nodeSqlite(path: string, options?: SqliteOptions): Storage {
 }
 
 /**
- * The driver below `nodeSqlite`. Where `node:sqlite` reads text only up to U+0000 (Deno, older Node 22), it is refused.
- *
+ * Opens the database with `node:sqlite`: the driver below `nodeSqlite`. Where `node:sqlite` reads text only up to U+0000 (Deno,
+ * older Node 22), such text is refused. Throws like `sqliteDriver`.
  * @example
  * ```ts
  * import { nodeSqliteDriver } from "greenroom/node-sqlite";

@@ -5,8 +5,8 @@ export interface StatementCache<Statement> {
 }
 
 /**
- * Keeps up to `limit` statements; the one not used for longest goes first. Uses nothing but its arguments: writer-thread.ts passes
- * the text of this function to a thread.
+ * Creates a cache of up to `limit` statements, which prepares missing ones; the one not used for longest is released first. Uses
+ * nothing but its arguments: writer-thread.ts passes the text of this function to a thread.
  */
 export function createStatementCache<Statement>(
   prepare: (sql: string) => Statement,

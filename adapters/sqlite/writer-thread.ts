@@ -37,7 +37,10 @@ interface ThreadPort {
   postMessage(response: ThreadResponse): void;
 }
 
-/** Uses nothing but its arguments: its text runs in the thread. */
+/**
+ * Runs in the thread: opens the database, then answers each message, in order, with a result or an error. Uses nothing but its
+ * arguments, because its text is passed to the thread.
+ */
 function serveThreadRequests(
   port: ThreadPort,
   open: () => SqliteConnection,
@@ -72,7 +75,7 @@ function serveThreadRequests(
   port.postMessage({ value: null });
 }
 
-/** The program of the thread, as text: a file of its own would be lost in bundles and compiled programs. */
+/** Returns the program of the thread, as text: a file of its own would be lost in bundles and compiled programs. */
 function createThreadProgram(open: OpenConnection<never>): string {
   // Bundlers that keep the names of functions call a function of their own for it.
   return `const __name = (named) => named;
@@ -85,7 +88,11 @@ const { parentPort, workerData } = process.getBuiltinModule("node:worker_threads
 );`;
 }
 
-/** Starts the thread. Rejects where the runtime, its permissions or a bundler prevent it. The thread keeps no process alive. */
+/**
+ * Starts the thread that writes the database. Rejects where the runtime, its permissions or a bundler prevent it. The thread
+ * keeps the process alive only while a call waits. When it ends, waiting calls reject with DatabaseUnavailable with `unknown`,
+ * later ones without it.
+ */
 export async function startThread<Package>(
   sqlite: string,
   open: OpenConnection<Package>,

@@ -56,8 +56,9 @@ const SLOW_COMMIT_MS_PER_BATCH = 0.05;
 const SLOW_COMMIT_MARGIN = 16;
 
 /**
- * Opens the database at `path` (`:memory:` for one that lives as long as the driver) with the connections that `connect`
- * makes. Throws an Error that names the path and the remedy when it cannot be used.
+ * Opens the database at `path` (`:memory:` for one that lives as long as the driver) with the connections that `connect` makes,
+ * at once and blocking. Throws ConfigError for an unknown `writer`, and an Error that names the path and the remedy when it
+ * cannot be used. `close` waits for all batches and then releases the worker lock.
  */
 export function sqliteDriver(
   path: string,
@@ -126,11 +127,15 @@ export function sqliteDriver(
   };
 }
 
-/** A connection that refuses changes may still move the log. */
+/**
+ * Creates what the watch does with the database, by a connection that refuses changes: it may still move the log. Both ignore a
+ * locked database, and throw if the file is damaged or cut.
+ */
 function createWatchedDatabase(
   readConnection: SqliteConnection,
   connect: (path: string) => SqliteConnection,
 ): WatchedDatabase {
+  /** Runs the work and drops the error that the database is locked. */
   const ignoreLocked = (work: () => void): void => {
     try {
       work();
@@ -223,6 +228,11 @@ class SqliteBatchWriter {
     if (writer === "thread") this.#recordSlowCommits(SLOW_COMMIT_MARGIN);
   }
 
+  /**
+   * Queues a batch, which shares a transaction with others of the same tick. Resolves with its rows once it is committed and
+   * confirmed. Rejects with the error of SQLite, without an effect, or with DatabaseUnavailable. Throws at once for statements
+   * that are too large or have invalid values.
+   */
   batch(statements: readonly SqlStatement[]): Promise<SqlRow[][]> {
     const bytes = statements.reduce((sum, statement) => sum + measureStatement(statement), 0);
     return new Promise((resolve, reject) => {
@@ -231,7 +241,7 @@ class SqliteBatchWriter {
     });
   }
 
-  /** Resolves when every batch has been answered; no checkpoint is due after that. */
+  /** Resolves when every batch has been answered, and a thread that is starting has started. Cancels the next checkpoint. */
   async drain(): Promise<void> {
     if (this.#scheduled) await this.batch([]).catch(() => {});
     this.#cancelCheckpoint?.();
@@ -251,6 +261,9 @@ class SqliteBatchWriter {
     this.#defer(() => this.#flush());
   }
 
+  /**
+   * Commits the next group of batches, here or in the thread, and settles them. Commits that are slow too often start the thread.
+   */
   #flush(): void {
     const group = this.#takeGroup();
     const batches = group.map(({ statements }) => statements);
@@ -275,7 +288,10 @@ class SqliteBatchWriter {
     });
   }
 
-  /** `work` gives false while the group is under way. Throws when nothing of the group was committed. */
+  /**
+   * Runs `work`, which returns false while the group is under way and throws when nothing of the group was committed. Then
+   * schedules the next group. A locked database puts the group back in the queue; other errors reject the group or run it again.
+   */
   #attempt(group: readonly QueuedBatch[], work: () => boolean): void {
     try {
       if (!work()) return;
@@ -293,7 +309,10 @@ class SqliteBatchWriter {
     this.#schedule();
   }
 
-  /** Rejects the only batch of a group, or runs several again one by one: the error may be of one of them. */
+  /**
+   * Rejects the only batch of a group, or queues several again to run one by one, because the error may be of one of them. If the
+   * effect is unknown, all are rejected.
+   */
   #rejectOrRetry(group: readonly QueuedBatch[], error: unknown): void {
     const [only] = group;
     if (only && group.length === 1) only.reject(this.#watch?.toWriteError(error, only.bytes) ?? error);
@@ -304,7 +323,10 @@ class SqliteBatchWriter {
     }
   }
 
-  /** Tells each caller what became of its batch. */
+  /**
+   * Tells each caller what became of its batch, later if one is large. Throws, and tells nobody, if the commit went to files that
+   * are gone.
+   */
   #settle(group: readonly QueuedBatch[], { results }: GroupResult): true {
     this.#watch?.confirmCommit();
     const settle = (): void => {
@@ -320,7 +342,10 @@ class SqliteBatchWriter {
     return true;
   }
 
-  /** Starts the thread when commits were too slow too often. Until it is there, commits stay on the event loop. */
+  /**
+   * Counts slow commits down and fast ones up. Starts the thread when commits were too slow too often. Until it is there, commits
+   * stay on the event loop; if it cannot be started, that is logged once and they stay there.
+   */
   #recordSlowCommits(commits: number): void {
     if (!this.#startThread) return;
     this.#slowCommitsLeft = Math.min(SLOW_COMMIT_MARGIN, this.#slowCommitsLeft - commits);
@@ -341,6 +366,10 @@ class SqliteBatchWriter {
     this.#startThread = undefined;
   }
 
+  /**
+   * Removes and returns the batches of the next transaction: as many as its limits allow, at least one, and one that runs alone
+   * by itself.
+   */
   #takeGroup(): QueuedBatch[] {
     let bytes = 0;
     let count = 0;
@@ -353,7 +382,7 @@ class SqliteBatchWriter {
     return this.#queue.splice(0, count);
   }
 
-  /** Tries again later: waiting inside SQLite would freeze the event loop. */
+  /** Tries again later: waiting inside SQLite would freeze the event loop. Batches that have waited too long are rejected. */
   #waitForLock(error: unknown): void {
     const waiting = this.#queue;
     this.#queue = waiting.filter((batch) => batch.waited_ms < LOCK_WAIT_MS);
@@ -370,7 +399,10 @@ class SqliteBatchWriter {
     this.#timer(delay, () => this.#flush());
   }
 
-  /** Moves the log into the database between requests, so that commits do not have to. */
+  /**
+   * Schedules a checkpoint, unless one is due: it moves the log into the database between requests, so that commits do not have
+   * to. It is put off while batches wait, and its errors are ignored.
+   */
   #scheduleCheckpoint(): void {
     if (!this.#watch || this.#cancelCheckpoint) return;
     this.#cancelCheckpoint = this.#timer(CHECKPOINT_DELAY_MS, () => {
