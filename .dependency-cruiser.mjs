@@ -141,7 +141,7 @@ const ALLOWED = [
     path: "^adapters/langgraph/",
     may: [
       "^adapters/langgraph/",
-      "^lib/executor/(?:contract|job-checkpoints|job-request|content-blocks|journal|schema-check|schema-problems|step-names)\\.ts$",
+      "^lib/executor/(?:agent-types|contract|job-checkpoints|job-request|content-blocks|journal|schema-check|schema-problems|step-names)\\.ts$",
       "^lib/functions/operations\\.ts$",
       inLib("environment", "errors", "json"),
       npm("@langchain/[^/]+"),

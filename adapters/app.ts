@@ -7,7 +7,7 @@
 import { createHandler, type Handler, type HandlerOptions } from "../lib/http/handler.ts";
 import { handlerOptionsSchema } from "../lib/http/options.ts";
 import {
-  type Check,
+  type CheckedAgents,
   ConfigError,
   createService,
   type Graphs,
@@ -38,7 +38,7 @@ export interface AppOptions<Hosted = Agents> extends Omit<ServiceOptions, "stora
   /** A SQLite file, `:memory:`, a libSQL URL or a `postgres:` URL. */
   readonly database: string | DatabaseOptions;
   /** Agents by name. Each name is an assistant that clients can run. */
-  readonly agents: Hosted & { readonly [Name in keyof Hosted]: Check<Hosted[Name]> };
+  readonly agents: CheckedAgents<Hosted>;
   /** The options of `createHandler` and of the HTTP side of the service. */
   readonly http?: HttpOptions & HandlerOptions;
 }

@@ -2,6 +2,7 @@
  * An executor for compiled LangGraph.js graphs. Imports nothing of LangGraph, because the user's copy must be used.
  * @module
  */
+import type { GraphsOf } from "../../lib/executor/agent-types.ts";
 import type { Executor, GraphInfo } from "../../lib/executor/contract.ts";
 import type { Host } from "./attempt.ts";
 import type { CallbackManagerClass } from "./callbacks.ts";
@@ -29,6 +30,13 @@ export interface LangGraphOptions {
   readonly resolve?: (specifier: string) => Promise<unknown>;
 }
 
+/** The types of hosted graphs. A function is a factory here. */
+type HostedGraphs<Hosted> = GraphsOf<{
+  readonly [Name in keyof Hosted]: Hosted[Name] extends (...config: never) => unknown
+    ? { readonly graph: Hosted[Name] }
+    : Hosted[Name];
+}>;
+
 /**
  * Hosts LangGraph.js graphs: compiled graphs, builders, or functions that create one from the run's configuration (called for
  * each run). The service stores their state, whatever saver they were compiled with, and does not change the objects. A graph
@@ -41,10 +49,10 @@ export interface LangGraphOptions {
  * const executor = langgraph({ support: graph, slow: { graph, timeout_ms: 60_000, max_attempts: 1 } });
  * ```
  */
-export function langgraph(
-  graphs: Readonly<Record<string, GraphLike | GraphFactory | GraphDefinition>>,
+export function langgraph<Hosted extends Readonly<Record<string, GraphLike | GraphFactory | GraphDefinition>>>(
+  graphs: Hosted,
   options: LangGraphOptions = {},
-): Executor {
+): Executor<HostedGraphs<Hosted>> {
   const load = options.resolve ?? importLangChain;
   const sources = new Map(
     Object.entries(graphs).map(([graph_id, graph]): [string, GraphSource] => [

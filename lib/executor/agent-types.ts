@@ -34,6 +34,14 @@ export type Graphs = { readonly [graph_id: string]: Wire };
 /** The same types if the graph ids are known; else each id has the types of an agent that declares none. */
 export type NamedGraphs<Types extends Graphs> = string extends keyof Types ? Record<string, Untyped> : Types;
 
+type Intersection<Union> = (Union extends unknown ? (member: Union) => void : never) extends (member: infer All) => void
+  ? All
+  : never;
+
+/** The types of all graphs of several executors. */
+export type MergedGraphs<Executors extends readonly { readonly "~graphs"?: Graphs }[]> =
+  Intersection<NonNullable<Executors[number]["~graphs"]>> extends infer Types extends Graphs ? Simplify<Types> : Graphs;
+
 /** Shows an intersection as one object type in editors. */
 export type Simplify<Type> = { [Name in keyof Type]: Type[Name] } & {};
 
@@ -153,3 +161,6 @@ export type Check<AgentLike> = AgentLike extends (job: any) => infer Result
       : AgentLike extends { readonly graph: unknown }
         ? CheckKeys<AgentLike>
         : AgentLike;
+
+/** Agents by name, each as it is or with an `AgentError` in its place. */
+export type CheckedAgents<Agents> = Agents & { readonly [Name in keyof Agents]: Check<Agents[Name]> };

@@ -3,7 +3,7 @@ import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { AuthUser } from "../storage/rows.ts";
 import type { AgentSettings } from "./agent-settings.ts";
-import type { Graphs } from "./agent-types.ts";
+import type { Graphs, MergedGraphs } from "./agent-types.ts";
 import type { CheckpointHandle, CheckpointReader } from "./checkpoint-handle.ts";
 import type { Journal, OutputPosition } from "./journal.ts";
 import type { StoreHandle } from "./store-handle.ts";
@@ -428,7 +428,9 @@ export interface GraphState {
  * const executor = combine(langgraph({ support: graph }), fromFunctions({ echo: () => "Hello" }));
  * ```
  */
-export function combine(...executors: readonly Executor[]): Executor {
+export function combine<const Executors extends readonly Executor[]>(
+  ...executors: Executors
+): Executor<MergedGraphs<Executors>> {
   for (const [index, executor] of executors.entries()) {
     if (typeof executor?.graphs === "function" && typeof executor.execute === "function") continue;
     const example = "combine(langgraph({ support: graph }), fromFunctions({ echo }))";

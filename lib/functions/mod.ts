@@ -1,5 +1,6 @@
 /** Hosts plain functions as graphs of one node. */
 import { ConfigError } from "../errors.ts";
+import type { CheckedAgents, GraphsOf } from "../executor/agent-types.ts";
 import type { Executor } from "../executor/contract.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { recordCoroutine } from "../executor/state-recorder.ts";
@@ -36,9 +37,11 @@ let execute: Execute | undefined;
  * });
  * ```
  */
-export function fromFunctions(agents: Readonly<Record<string, AgentFunction | AgentDefinition>>): Executor {
+export function fromFunctions<Hosted extends Readonly<Record<string, AgentFunction | AgentDefinition>>>(
+  agents: CheckedAgents<Hosted>,
+): Executor<GraphsOf<Hosted>> {
   const definitions = new Map(
-    Object.entries(agents).map(([name, agent]): [string, AgentDefinition] => [
+    Object.entries<AgentFunction | AgentDefinition>(agents).map(([name, agent]): [string, AgentDefinition] => [
       name,
       typeof agent === "function" ? { agent: agent } : agent,
     ]),

@@ -111,7 +111,7 @@ export interface CallSettings {
 
 type ContextOption<Context> = {} extends Context
   ? { readonly context?: Context }
-  : { readonly context: Context } | { readonly assistant_id: string; readonly context?: Partial<Context> };
+  : { readonly assistant_id: string; readonly context?: Partial<Context> } | { readonly context: Context };
 
 /** The options of a call. `context` is required if the agent requires members of it and no assistant may have them. */
 export type CallOptions<Types extends Wire = Untyped> = CallSettings & ContextOption<Types["context"]>;

@@ -1,6 +1,6 @@
 /** Test doubles for agents: an in-memory service, a manual clock, predictable ids. */
 
-import type { AppOptions } from "../../adapters/app.ts";
+import type { Agents, AppOptions } from "../../adapters/app.ts";
 import {
   createAgentsExecutor,
   DATABASE_NAMES,
@@ -13,6 +13,7 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../../lib/auth/static-keys.ts";
 import type { Environment } from "../../lib/environment.ts";
 import { ConfigError } from "../../lib/errors.ts";
+import type { CheckedAgents, Graphs, GraphsOf, NamedGraphs, Untyped } from "../../lib/executor/agent-types.ts";
 import { type Duration, parseDuration } from "../../lib/executor/step-names.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { handlerOptionsSchema } from "../../lib/http/options.ts";
@@ -158,9 +159,10 @@ export type TestTrace = Partial<NewTrace>;
 export type TestToken = Pick<FeedbackTokenRow, "run_id" | "feedback_key"> & Partial<FeedbackTokenRow>;
 
 /** The options of `testService`: those of `createApp` and of `createService`. */
-export interface TestServiceOptions extends Omit<Partial<ServiceOptions>, "http"> {
+export interface TestServiceOptions<Hosted extends Agents = Agents, Types extends Graphs = Graphs>
+  extends Omit<Partial<ServiceOptions<Types>>, "http"> {
   /** Functions and LangGraph.js graphs by name, instead of an `executor`. */
-  readonly agents?: AppOptions["agents"];
+  readonly agents?: CheckedAgents<Hosted>;
   /** The database, as in `createApp`, instead of a `storage`. Default: a database in memory. */
   readonly database?: AppOptions["database"];
   /** The options of `createHandler` and of the HTTP side of the service. */
@@ -168,8 +170,8 @@ export interface TestServiceOptions extends Omit<Partial<ServiceOptions>, "http"
 }
 
 /** A service in memory, and helpers that add rows to it. */
-export interface TestService extends AsyncDisposable {
-  readonly service: Service;
+export interface TestService<Types extends Graphs = Record<string, Untyped>> extends AsyncDisposable {
+  readonly service: Service<Types>;
   /** Calls the handler of the service: `new Client({ apiUrl: "http://greenroom", callerOptions: { fetch } })`. */
   readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
   /** The log records so far. Nothing is written to the console. */
@@ -205,7 +207,9 @@ const openTestDatabase = async (database: AppOptions["database"] | undefined): P
  * const response = await test.fetch("http://greenroom/ok");
  * ```
  */
-export async function testService(options: TestServiceOptions): Promise<TestService> {
+export async function testService<Hosted extends Agents, Types extends Graphs = GraphsOf<Hosted>>(
+  options: TestServiceOptions<Hosted, Types>,
+): Promise<TestService<NamedGraphs<Types>>> {
   const { agents, database, http, environment, ...serviceOptions } = options;
   const log: Parameters<Environment["log"]>[0][] = [];
   const [handlerOptions, serviceHttp] = splitHttpOptions(http);
@@ -219,7 +223,7 @@ export async function testService(options: TestServiceOptions): Promise<TestServ
   const executor = serviceOptions.executor ?? (await createAgentsExecutor(agents, problems));
   if (!serviceOptions.executor) problems.push(...findServiceProblems(agents, { ...settings, executor }, problems));
   if (problems.length > 0) throw new ConfigError(problems);
-  const service = await createService({
+  const service: Service = await createService({
     ...settings,
     storage: serviceOptions.storage ?? (await openTestDatabase(database)),
     executor,
@@ -229,7 +233,7 @@ export async function testService(options: TestServiceOptions): Promise<TestServ
   const { storage } = serviceInternals(service).options;
   const { now, uuid } = serviceInternals(service).environment;
   const { workspace_id, project_id, name } = service.deployment;
-  return {
+  const test: TestService = {
     service,
     log,
     fetch: (input, init) => handler(new Request(input, init)),
@@ -252,4 +256,5 @@ export async function testService(options: TestServiceOptions): Promise<TestServ
     },
     [Symbol.asyncDispose]: () => service.stop(0),
   };
+  return test as TestService<NamedGraphs<Types>>;
 }

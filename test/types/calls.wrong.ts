@@ -1,0 +1,56 @@
+/** Calls of agents that must not compile. Markers are as in agents.wrong.ts. */
+import type { RunFailed } from "greenroom";
+import { createApp } from "greenroom/app";
+import { client } from "greenroom/client";
+import { testService } from "greenroom/testing";
+import { app, counter, refund } from "./agents.right.ts";
+
+const { service } = app;
+const input = { order: "A", cents: 1 };
+const pro = { context: { tier: "pro" } } as const;
+const remote = client<typeof app>({ apiUrl: "http://127.0.0.1:2024" });
+declare const failed: RunFailed;
+
+// W1 an app with an agent that returns a number: is not assignable to type 'AgentError<"An agent returns
+createApp({ database: ":memory:", agents: { a: () => 42 } });
+// W2 an app with an agent that returns a list: is not assignable to type 'AgentError<"An agent returns
+createApp({ database: ":memory:", agents: { a: async () => ["x"] } });
+// W3 an app with a file name as agent: Type 'string' is not assignable
+createApp({ database: ":memory:", agents: { a: "agent.ts" } });
+// W8 an unknown agent: Argument of type '"refnd"' is not assignable to parameter of type '"
+service.runs.run("refnd", input, pro);
+// W8 the calls of an unknown agent: Argument of type '"refnd"' is not assignable
+service.agent("refnd");
+// W9 a wrong input: Type 'number' is not assignable to type 'string'
+service.runs.run("refund", { order: 7, cents: 1 }, pro);
+// W10 an input with a missing member: Property 'cents' is missing
+service.runs.run("refund", { order: "A" }, pro);
+// W11 no context: Expected 3 arguments, but got 2
+service.runs.run("refund", input);
+// W11 options without the context: Property 'context' is missing
+service.runs.run("refund", input, { thread_id: null });
+// W12 a wrong context: Type '"gold"' is not assignable to type '"free" | "pro"
+service.runs.run("refund", input, { context: { tier: "gold" } });
+// W13 a member that the values do not have: Property 'payed' does not exist
+(await service.runs.run("refund", input, pro)).payed;
+// W14 a wrong input of a graph: Type 'number' is not assignable to type 'string'
+service.runs.run("shipping", { code: 5 });
+// W15 a wrong answer: Argument of type '"maybe"' is not assignable to parameter of type
+service.agent("review").resume("id", "maybe");
+// W16 an unknown stream mode: Type '"token"' is not assignable
+service.agent("review").stream({}, { stream_mode: "token" });
+// W17 data without a check of the mode: Property 'paid' does not exist
+for await (const frame of service.agent("refund").stream(input, { ...pro, stream_mode: ["values", "custom"] }))
+  frame.data.paid;
+// W26 an unknown agent of a client: Argument of type '"refnd"' is not assignable
+remote.agent("refnd");
+// W27 a wrong input of a client: Type 'string' is not assignable to type 'number'
+remote.agent("refund").run({ order: "A", cents: "1" }, pro);
+// W31 interrupts of a run that failed: Property 'interrupts' does not exist
+if (failed.outcome.status === "error") failed.outcome.interrupts;
+// W32 a status that an outcome does not have: have no overlap
+failed.outcome.status === "done";
+// W8 an unknown agent of a test service: Argument of type '"refnd"' is not assignable
+(await testService({ agents: { counter, refund } })).service.agent("refnd");
+// W8 a misspelt option of a call: 'thread' does not exist
+service.runs.run("counter", {}, { thread: "x" });
