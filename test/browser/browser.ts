@@ -154,14 +154,14 @@ export async function openHost(
   const app = (request: Request, socket?: Parameters<typeof api>[1]): Response | Promise<Response> =>
     new URL(request.url).pathname.startsWith(`${prefix}/`) ? api(request, socket) : page(request);
   const address = { hostname: "127.0.0.1", port: 0 };
-  const [main, pageOrigin] = [await serve(app, address), await serve(page, address)];
+  const [main, pageServer] = [await serve(app, address), await serve(page, address)];
   return {
     service: greenroom.service,
     gates,
     origin: `http://127.0.0.1:${main.port}`,
-    elsewhere: `http://127.0.0.1:${pageOrigin.port}`,
+    elsewhere: `http://127.0.0.1:${pageServer.port}`,
     async [Symbol.asyncDispose]() {
-      await Promise.all([main.close(), pageOrigin.close()]);
+      await Promise.all([main.close(), pageServer.close()]);
       await greenroom[Symbol.asyncDispose]();
     },
   };

@@ -22,7 +22,7 @@ const marked = (name: string, script: string): string =>
 
 function pressables(): readonly Pressable[] {
   const scripts = Object.entries(assets).filter(([name]) => name.endsWith(".js"));
-  const listeners = scripts.flatMap(([name, { body }]) => {
+  const pressables = scripts.flatMap(([name, { body }]) => {
     const script = gunzipSync(Buffer.from(body, "base64")).toString();
     return Array.from(script.matchAll(IN_SCRIPT), ({ index }) => ({
       mark: `${name}:${index}`,
@@ -31,9 +31,9 @@ function pressables(): readonly Pressable[] {
   });
   const sources = globSync("adapters/studio/page/**/*.tsx").map((file) => readFileSync(file, "utf8"));
   const written = sources.reduce((sum, source) => sum + (source.match(IN_SOURCE)?.length ?? 0), 0);
-  if (written === 0 || written !== listeners.length)
-    throw new Error(`The studio's sources have ${written} buttons and links, its scripts ${listeners.length}`);
-  return listeners;
+  if (written === 0 || written !== pressables.length)
+    throw new Error(`The studio's sources have ${written} buttons and links, its scripts ${pressables.length}`);
+  return pressables;
 }
 
 /** Creates a studio with marked scripts. All other files are those that it ships. */

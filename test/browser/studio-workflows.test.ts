@@ -168,10 +168,12 @@ describe("the studio in daily use", () => {
       await visit.open(`threads/${thread_id}?tab=state&checkpoint=${oldest?.checkpoint?.checkpoint_id}`);
       const inSight = (selector: string): Promise<boolean> =>
         page.locator(selector).evaluate((element) => {
-          const [chip, around] = [element, element.closest(".checkpoints") as Element].map((part) =>
+          const [bounds, around] = [element, element.closest(".checkpoints") as Element].map((part) =>
             part.getBoundingClientRect(),
           );
-          return chip !== undefined && around !== undefined && chip.bottom <= around.bottom && chip.top >= around.top;
+          return (
+            bounds !== undefined && around !== undefined && bounds.bottom <= around.bottom && bounds.top >= around.top
+          );
         });
       await page.locator(".checkpoints a[aria-current]").waitFor();
       await until(() => inSight(".checkpoints a[aria-current]"));

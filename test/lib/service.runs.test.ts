@@ -475,14 +475,16 @@ describe("runs", () => {
       config: { configurable: { model: "one" } },
     });
     const { thread_id } = await threads.create();
-    const readSeen = async (extra: object = {}): Promise<unknown> =>
+    const readContext = async (extra: object = {}): Promise<unknown> =>
       ((await waited(kit.service, thread_id, { assistant_id, input: {}, ...extra })) as JsonObject)["seen"];
-    assert.deepEqual(await readSeen(), [{ model: "one", tone: "dry" }, "one"]);
+    assert.deepEqual(await readContext(), [{ model: "one", tone: "dry" }, "one"]);
     await assistants.update(assistant_id, { context: { tone: "warm" }, config: { configurable: { model: "two" } } });
-    assert.deepEqual(await readSeen(), [{ model: "two", tone: "warm" }, "two"]);
+    assert.deepEqual(await readContext(), [{ model: "two", tone: "warm" }, "two"]);
     await assistants.setLatest(assistant_id, 1);
-    assert.deepEqual(await readSeen({ context: { size: 1 } }), [{ model: "one", tone: "dry", size: 1 }, "one"]);
-    await assert.rejects(readSeen({ context: { a: 1 }, config: { configurable: { a: 2 } } }), { code: "bad_request" });
+    assert.deepEqual(await readContext({ context: { size: 1 } }), [{ model: "one", tone: "dry", size: 1 }, "one"]);
+    await assert.rejects(readContext({ context: { a: 1 }, config: { configurable: { a: 2 } } }), {
+      code: "bad_request",
+    });
   });
 
   it("runs what another process has made of an assistant meanwhile", async () => {
@@ -494,15 +496,15 @@ describe("runs", () => {
       await createService({ storage, executor, environment }),
     ];
     const { assistant_id } = await firstService.assistants.create({ graph_id: "show", context: { a: 1 } });
-    const readSeen = async (thread_id: string | null): Promise<Json> =>
+    const readContext = async (thread_id: string | null): Promise<Json> =>
       ((await waited(firstService, thread_id, { assistant_id, input: {} })) as JsonObject)["seen"] ?? null;
     const { thread_id } = await firstService.threads.create();
-    assert.deepEqual([await readSeen(null), await readSeen(thread_id)], [{ a: 1 }, { a: 1 }]);
+    assert.deepEqual([await readContext(null), await readContext(thread_id)], [{ a: 1 }, { a: 1 }]);
     await secondService.assistants.update(assistant_id, { context: { a: 2 } });
-    assert.deepEqual([await readSeen(null), await readSeen(thread_id)], [{ a: 2 }, { a: 2 }]);
+    assert.deepEqual([await readContext(null), await readContext(thread_id)], [{ a: 2 }, { a: 2 }]);
     await secondService.assistants.delete(assistant_id);
-    await assert.rejects(readSeen(null), { code: "not_found" });
-    await assert.rejects(readSeen(thread_id), { code: "not_found" });
+    await assert.rejects(readContext(null), { code: "not_found" });
+    await assert.rejects(readContext(thread_id), { code: "not_found" });
     await Promise.all([firstService.stop(0), secondService.stop(0)]);
   });
 });

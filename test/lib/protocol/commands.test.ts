@@ -181,9 +181,9 @@ describe("commands", () => {
         return 0;
       };
       const late = { assistant_id: "ask", input: { text: "late" } };
-      const callNumber = jobs.length + 1;
+      const expectedJobs = jobs.length + 1;
       assert.equal(readError(await send(thread_id, "run.start", late))[0], "no_such_interrupt");
-      assert.equal(jobs.length, callNumber);
+      assert.equal(jobs.length, expectedJobs);
       const { text, answer } = (await service.threads.state(thread_id)).values as JsonObject;
       assert.deepEqual([text, answer], ["hi", "first"]);
     });

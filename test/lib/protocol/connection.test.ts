@@ -90,9 +90,9 @@ describe("a session whose client does not read", () => {
 
   it("shares the room for whole messages with all sockets that cannot send parts", async () => {
     const largeMessageBudget = createSemaphore(500_000);
-    const [stalled, free] = [world({ largeMessageBudget }), world({ largeMessageBudget })];
+    const [stalled, sibling] = [world({ largeMessageBudget }), world({ largeMessageBudget })];
     const large = event(1, "values", { data: { text: "x".repeat(400_000) } });
-    for (const { send, events, socket } of [stalled, free]) {
+    for (const { send, events, socket } of [stalled, sibling]) {
       await send("subscription.subscribe", { channels: ["values"] });
       const { send: write } = socket as unknown as { send(text: string): void };
       Object.assign(socket, {
@@ -108,10 +108,10 @@ describe("a session whose client does not read", () => {
       stalled.elapse(20);
       return stalled.seqs().length === 1;
     });
-    await ticks(free.elapse);
-    assert.deepEqual(free.seqs(), []);
+    await ticks(sibling.elapse);
+    assert.deepEqual(sibling.seqs(), []);
     // Small messages do not wait for others.
-    free.session.onClose();
+    sibling.session.onClose();
     stalled.socket.bufferedAmount = 0;
     const third = world({ largeMessageBudget });
     await third.send("subscription.subscribe", { channels: ["values"] });
@@ -120,7 +120,7 @@ describe("a session whose client does not read", () => {
       stalled.elapse(20);
       return third.seqs().length === 1;
     });
-    assert.deepEqual(free.seqs(), []);
+    assert.deepEqual(sibling.seqs(), []);
   });
 
   it("fails when its socket drops a message, as Bun says it does", () => {

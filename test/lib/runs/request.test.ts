@@ -285,8 +285,8 @@ describe("joining a stream", () => {
     const { thread_id } = await kit.service.threads.create();
     const { run_id } = await kit.service.runs.create(thread_id, { assistant_id: "slow" });
     await here.promise;
-    const recovered = { modes: ["updates"] as const, cancel_on_disconnect: true };
-    const reader = (await kit.service.runs.joinStream(thread_id, run_id, recovered)).frames[Symbol.asyncIterator]();
+    const joinOptions = { modes: ["updates"] as const, cancel_on_disconnect: true };
+    const reader = (await kit.service.runs.joinStream(thread_id, run_id, joinOptions)).frames[Symbol.asyncIterator]();
     assert.equal((await reader.next()).value.event, "metadata");
     const next = reader.next();
     await reader.return?.();

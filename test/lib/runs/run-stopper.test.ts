@@ -319,17 +319,17 @@ describe("cancelling all runs of a status", () => {
   it("does not say that a run was not created when the service has stopped before its store answered", async () => {
     const { storage, faults } = faulty();
     const answer = Promise.withResolvers<void>();
-    const deliverySent = Promise.withResolvers<void>();
+    const createSent = Promise.withResolvers<void>();
     faults.createRun = async (call) => {
       await call();
-      deliverySent.resolve();
+      createSent.resolve();
       await answer.promise;
       throw new Error("the store did not answer");
     };
     const kit = await testService({ storage, executor: fromFunctions({ agent: () => "done" }) });
     const created = kit.service.runs.create(null, { assistant_id: "agent", input: {} });
     const refused = assert.rejects(created, { message: "the store did not answer" });
-    await deliverySent.promise;
+    await createSent.promise;
     const stopped = kit.service.stop(0);
     await stopped;
     answer.resolve();

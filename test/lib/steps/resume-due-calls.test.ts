@@ -289,20 +289,20 @@ describe("a durable function", () => {
     });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
-    const metricsText = (await (
+    const interruptedValues = (await (
       await runs.wait(thread_id, { assistant_id: "agent", input: { messages: "Hi" } })
     ).result) as {
       __interrupt__: { id: string; value: string }[];
     };
     assert.deepEqual(
-      metricsText.__interrupt__.map(({ value }) => value),
+      interruptedValues.__interrupt__.map(({ value }) => value),
       ["A?", "B?"],
     );
-    const [a, b] = metricsText.__interrupt__.map(({ id }) => id) as [string, string];
+    const [a, b] = interruptedValues.__interrupt__.map(({ id }) => id) as [string, string];
     const second = await (await runs.wait(thread_id, { assistant_id: "agent", command: { resume: { [b]: "two" } } }))
       .result;
     assert.deepEqual(
-      (second as typeof metricsText).__interrupt__.map(({ id }) => id),
+      (second as typeof interruptedValues).__interrupt__.map(({ id }) => id),
       [a],
     );
     const third = await (await runs.wait(thread_id, { assistant_id: "agent", command: { resume: "one" } })).result;

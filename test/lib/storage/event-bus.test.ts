@@ -199,11 +199,11 @@ describe("a storage with a bus", () => {
     const over = ["run r", "thread t"];
     const waiting = { features: [], has_waiting_runs: true };
     const next = (thread_id: string): object => ({ next: { lease: { thread_id } } });
-    const interruptedRun = { ...waiting, next: {} };
+    const waitingWithNext = { ...waiting, next: {} };
     assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, waiting), [...over, "work d"]);
-    assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, interruptedRun), over);
-    assert.deepEqual(await publishedBy("finishRun", next("t"), lease, interruptedRun), over);
-    assert.deepEqual(await publishedBy("finishRun", next("u"), lease, interruptedRun), [...over, "work d"]);
+    assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, waitingWithNext), over);
+    assert.deepEqual(await publishedBy("finishRun", next("t"), lease, waitingWithNext), over);
+    assert.deepEqual(await publishedBy("finishRun", next("u"), lease, waitingWithNext), [...over, "work d"]);
   });
 
   it("tells nothing of what has failed", async () => {

@@ -139,18 +139,18 @@ describe("events", () => {
 
   it("says once when a reader leaves before the end, and never after it", async () => {
     const runLog = eventsAt(testClock()).getLog(RUN);
-    let publishesLeft = 0;
-    const iterator = runLog.read(0, () => publishesLeft++)[Symbol.asyncIterator]();
+    let leaveCount = 0;
+    const iterator = runLog.read(0, () => leaveCount++)[Symbol.asyncIterator]();
     const waiting = iterator.next();
     await iterator.return?.();
     await iterator.return?.();
     assert.equal((await waiting).done, true, "a waiting read ends");
-    assert.equal(publishesLeft, 1);
-    const stayed = runLog.read(0, () => publishesLeft++);
+    assert.equal(leaveCount, 1);
+    const stayed = runLog.read(0, () => leaveCount++);
     runLog.publish("end", "1");
     runLog.end({ status: "success", result: {} });
     await collect(stayed);
-    assert.equal(publishesLeft, 1);
+    assert.equal(leaveCount, 1);
   });
 
   it("counts what ended runs resulted in", () => {

@@ -371,11 +371,11 @@ describe("a thread's stream", () => {
     const { executor, go } = shower();
     const { clock, first, second, stop } = await twoProcesses(executor);
     // The end of the first run and the frames of the second are looked for at different times.
-    for (let heldBytes = 0; heldBytes < 2_000; heldBytes += 125) {
+    for (let delay = 0; delay < 2_000; delay += 125) {
       const { thread_id } = await first.threads.create();
       const live = collect(await second.threads.stream(thread_id));
       await first.runs.create(thread_id, ask("wait"));
-      await clock.advance(heldBytes);
+      await clock.advance(delay);
       await first.runs.create(thread_id, askResumable("a", "b"));
       await clock.advance(300);
       go();

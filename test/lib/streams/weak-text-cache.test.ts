@@ -176,10 +176,10 @@ describe("many readers", () => {
       bus,
       environment: { ...systemEnvironment(), ...clock },
     });
-    let framesLeft = 0;
+    let leaveCount = 0;
     const items = createReader(
       async () => [1],
-      () => framesLeft++,
+      () => leaveCount++,
     );
     const scope = { deployment: "default", filter: [{ key: "owner", value: "ann" }] } as unknown as Scope;
     const reader = guards.reader({ scope }, items, { thread_id: crypto.randomUUID() });
@@ -187,7 +187,7 @@ describe("many readers", () => {
     await assert.rejects(async () => {
       for await (const _ of reader);
     }, /down/);
-    assert.equal(framesLeft, 1);
+    assert.equal(leaveCount, 1);
   });
 
   it("wake by themselves when they leave", async () => {

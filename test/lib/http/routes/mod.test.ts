@@ -272,27 +272,27 @@ describe("routes", () => {
     });
   }
 
-  for (const [cancelBody, after] of [
+  for (const [lastEventId, after] of [
     ["-1", undefined],
     ["-", undefined],
     ["0", 0],
     ["41", 41],
   ] as const) {
-    it(`continue after Last-Event-ID ${cancelBody}`, async () => {
+    it(`continue after Last-Event-ID ${lastEventId}`, async () => {
       const { send, calls } = fake();
-      await (await send("GET", `${R}/stream`, undefined, { "last-event-id": cancelBody })).body?.cancel();
+      await (await send("GET", `${R}/stream`, undefined, { "last-event-id": lastEventId })).body?.cancel();
       assert.equal((calls[0]![3] as { after?: number }).after, after);
     });
   }
 
-  for (const [cancelBody, after] of [
+  for (const [lastEventId, after] of [
     ["-1", { seq: 0, frame: 0, at: 0 }],
     ["-", { seq: 0, frame: 0, at: 0 }],
     ["12-4294967297-1700000000000", { seq: 12, frame: 4294967297, at: 1_700_000_000_000 }],
   ] as const) {
-    it(`continue a thread after Last-Event-ID ${cancelBody}`, async () => {
+    it(`continue a thread after Last-Event-ID ${lastEventId}`, async () => {
       const { send, calls } = fake();
-      await (await send("GET", `${T}/stream`, undefined, { "last-event-id": cancelBody })).body?.cancel();
+      await (await send("GET", `${T}/stream`, undefined, { "last-event-id": lastEventId })).body?.cancel();
       assert.deepEqual((calls[0]![2] as { after?: unknown }).after, after);
     });
   }

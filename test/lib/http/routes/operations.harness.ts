@@ -13,10 +13,10 @@ export async function kit(options: TestServiceOptions = {}): Promise<Kit> {
   const it = await testService({
     agents: {
       async *agent({ input, config, interrupt, spend }) {
-        const options = input as { fail?: boolean; ask?: boolean } | null;
-        if (options?.fail) throw new TypeError("No refunds");
+        const behaviour = input as { fail?: boolean; ask?: boolean } | null;
+        if (behaviour?.fail) throw new TypeError("No refunds");
         spend({ tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
-        if (options?.ask) yield interrupt({ action: "refund", amount: 30 });
+        if (behaviour?.ask) yield interrupt({ action: "refund", amount: 30 });
         yield { key: config.configurable?.openai_api_key ?? null };
       },
     },

@@ -54,10 +54,10 @@ for (const kind of KINDS) {
     };
     const first = await open(true);
     const client = createClient(first, "agent", kind);
-    const message = client.say("Hi");
+    const sending = client.say("Hi");
     await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
     await first.service.stop(0);
-    await message;
+    await sending;
     assert.equal(client.events.at(-1)?.code, "stopped");
 
     await using second = await open(false);

@@ -106,10 +106,10 @@ describe("a chat's turn", () => {
     const { agent } = gated();
     const test = await testService({ agents: { agent } });
     const chat = openChat({ id: "c", fetch: test.fetch });
-    const message = chat.sendMessage({ text: "Hi" });
+    const sending = chat.sendMessage({ text: "Hi" });
     await until(() => JSON.stringify(chat.messages).includes("First"));
     await test.service.stop(0);
-    await message;
+    await sending;
     assert.equal(chat.status, "error");
   });
 
@@ -263,11 +263,11 @@ describe("a chat's turn", () => {
     });
     const options = { id: "c", fetch: test.fetch };
     const chat = openChat(options);
-    const message = chat.sendMessage({ text: "Hi" });
+    const sending = chat.sendMessage({ text: "Hi" });
     const thread_id = await test.service.threads.idOf("c");
     await until(async () => (await test.service.runs.list(thread_id).catch(() => []))[0]?.waiting_for?.length === 1);
     await test.service.threads.send(thread_id, "go", {});
-    await message;
+    await sending;
     const texts = (chat.messages.at(-1)?.parts ?? []).flatMap((part) => (part.type === "text" ? [part.text] : []));
     assert.equal(texts.join(""), "Half. The rest.");
     const again = openChat({ ...options, messages: plain(chat.messages.slice(0, 1)) });
