@@ -7,8 +7,8 @@ interface Calls {
   second(): Promise<string>;
 }
 
-describe("calls that are loaded late", () => {
-  it("load with the first call, once", async () => {
+describe("createLazyModule", () => {
+  it("loads the module with the first call, once", async () => {
     let loads = 0;
     const answer = Promise.resolve("the same");
     const calls = createLazyModule<Calls>({ double: true, second: true }, async () => {
@@ -22,7 +22,7 @@ describe("calls that are loaded late", () => {
     assert.equal(calls.second(), answer);
   });
 
-  it("load again after a failure", async () => {
+  it("loads it again after a failure", async () => {
     let loads = 0;
     const calls = createLazyModule<Pick<Calls, "second">>({ second: true }, async () => {
       loads += 1;

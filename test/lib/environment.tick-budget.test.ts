@@ -17,8 +17,8 @@ function loop() {
   };
 }
 
-describe("a limit of work per tick", () => {
-  it("lets so much through in each tick, first come, first served", async () => {
+describe("createTickBudget", () => {
+  it("admits a limited amount of work per tick in order of arrival", async () => {
     const { environment, tick, idle } = loop();
     const limit = createTickBudget(environment, 4);
     const done: number[] = [];
@@ -33,7 +33,7 @@ describe("a limit of work per tick", () => {
     assert.ok(idle());
   });
 
-  it("puts who goes on behind those who wait", async () => {
+  it("queues continued work behind waiting work", async () => {
     const { environment, tick } = loop();
     const limit = createTickBudget(environment, 1);
     const done: string[] = [];
@@ -51,7 +51,7 @@ describe("a limit of work per tick", () => {
     assert.deepEqual(done.slice(0, 6), ["a", "a", "b", "c", "a", "b"]);
   });
 
-  it("counts work whose cost is known only afterwards, and one that is larger than a tick", async () => {
+  it("counts work whose cost is known afterwards, and work that is larger than a tick", async () => {
     const { environment, tick } = loop();
     const limit = createTickBudget(environment, 4);
     limit.spend(100);

@@ -45,13 +45,13 @@ describe("containment", () => {
     for (const [whole, part] of holds) assert.ok(contains(parsed(whole), parsed(part)), `${whole} has ${part}`);
   });
 
-  it("finds nothing that is not there", () => {
+  it("finds no part that is missing", () => {
     for (const [whole, part] of fails) assert.ok(!contains(parsed(whole), parsed(part)), `${whole} has no ${part}`);
   });
 });
 
-describe("the same JSON", () => {
-  it("has the same members, in any order", () => {
+describe("equality of JSON values", () => {
+  it("compares members in any order", () => {
     assert.ok(sameJson(parsed('{"a":1,"b":[1,{"c":2}]}'), parsed('{"b":[1,{"c":2}],"a":1}')));
     assert.ok(sameJson(parsed('{"__proto__":1}'), parsed('{"__proto__":1}')));
     assert.ok(!sameJson(parsed('{"__proto__":{}}'), parsed('{"a":{}}')));
@@ -62,12 +62,12 @@ describe("the same JSON", () => {
 });
 
 describe("the scalars of a state", () => {
-  it("are the members at its top that hold no others", () => {
+  it("are the top-level members without members of their own", () => {
     const text = '{"a":1,"b":"x","c":true,"d":null,"e":[],"f":{},"__proto__":2}';
     assert.equal(JSON.stringify(pickScalars(parsed(text))), '{"a":1,"b":"x","c":true,"d":null,"__proto__":2}');
   });
 
-  it("are none where it is no object", () => {
+  it("are empty if the state is no object", () => {
     for (const values of [undefined, null, 1, "x", [1, 2]]) assert.deepEqual(pickScalars(values as Json), {});
   });
 });

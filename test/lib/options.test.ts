@@ -8,8 +8,8 @@ async function* echo(): AsyncGenerator<string> {
   yield "Hello";
 }
 
-describe("an unknown key", () => {
-  it("of a run request is named, and nothing is made", async () => {
+describe("unknown keys and values", () => {
+  it("of a run request are refused with the key, and nothing is created", async () => {
     await using test = await testService({ agents: { echo } });
     const { runs, threads } = test.service;
     const wrong = { assistantId: "echo" } as unknown as RunCreate;
@@ -29,7 +29,7 @@ describe("an unknown key", () => {
     assert.deepEqual(await runs.list(thread_id), []);
   });
 
-  it("is refused as a value too where a run request has few of them", async () => {
+  it("of enumerated members of a run request are refused", async () => {
     await using test = await testService({ agents: { echo } });
     const { runs, threads } = test.service;
     const { thread_id } = await threads.create({});
@@ -60,7 +60,7 @@ describe("an unknown key", () => {
     assert.ok(await result);
   });
 
-  it("of a handler is named", async () => {
+  it("of a handler are refused with the key", async () => {
     await using test = await testService({ agents: { echo } });
     const make = (options: object) => () => createHandler(test.service, options as HandlerOptions);
     assert.throws(make({ basePath: "/x" }), { message: "createHandler: basePath: unknown option" });
@@ -68,7 +68,7 @@ describe("an unknown key", () => {
     assert.throws(make({ hosts: "localhost" }), /createHandler: hosts: must be a list of host names$/);
   });
 
-  it("where an executor belongs is refused by combine", () => {
+  it("in place of an executor are refused by combine", () => {
     const agents = { echo } as unknown as Executor;
     assert.throws(() => combine(agents), /^TypeError: combine: argument 1 is not an executor\. Pass executors/);
     assert.throws(() => combine(fromFunctions({ echo }), undefined as unknown as Executor), /argument 2/);

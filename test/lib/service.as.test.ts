@@ -7,7 +7,7 @@ import { userNamed } from "../support/users.ts";
 import { customWorld, owning } from "./auth/custom-auth.harness.ts";
 
 describe("service.as", () => {
-  it("asks the handler once for each call, with the whole value, and keeps others' items out", async () => {
+  it("calls the handler once for each call with the whole value, and excludes rows of others", async () => {
     const authorizations: [string, unknown][] = [];
     await using world = await customWorld({
       on: {
@@ -43,7 +43,7 @@ describe("service.as", () => {
     );
   });
 
-  it("refuses a user without an identity and says what is missing", async () => {
+  it("refuses a user without an identity with the missing member", async () => {
     await using world = await customWorld({ on: { threads: () => true } });
     await using open = await testService({ agents: { idle: async () => ({}) } });
     const wrong = [
@@ -64,12 +64,12 @@ describe("service.as", () => {
     }
   });
 
-  it("is the service's nouns without custom authorization", async () => {
+  it("returns the service's resources without custom authorization", async () => {
     await using kit = await testService({ agents: { idle: async () => ({}) } });
     assert.equal(kit.service.as({ user: userNamed("ann") }).store, kit.service.store);
   });
 
-  it("asks again while a stream is open or a result is awaited, and throws the refusal", async () => {
+  it("authorizes again while a stream is open or a result is awaited, and throws the refusal", async () => {
     const clock = testClock();
     let refused = false;
     const ended = Promise.withResolvers<JsonObject>();
@@ -91,7 +91,7 @@ describe("service.as", () => {
     ended.resolve({});
   });
 
-  it("gives nobody the run of another user's idempotency key", async () => {
+  it("never returns the run of another user's idempotency key", async () => {
     await using world = await customWorld({ on: { threads: owning } });
     const { service } = world.it;
     const idempotency = { route: "/runs", key: "k", body_hash: "same" };
@@ -106,7 +106,7 @@ describe("service.as", () => {
     assert.notEqual(await runAs("bob", '/runs "ann"'), anns);
   });
 
-  it("has no calls beside those of its type, and takes no scope from its caller", async () => {
+  it("has only the calls of its type, and accepts no scope from its caller", async () => {
     await using world = await customWorld({ on: { threads: owning } });
     const { service } = world.it;
     const bob = service.as({ user: userNamed("bob") });
@@ -120,7 +120,7 @@ describe("service.as", () => {
     assert.ok(world.takeContexts().every(({ user }) => user.identity === "bob"));
   });
 
-  it("stays the caller that it was bound to", async () => {
+  it("keeps its user when the handler or the host changes the object", async () => {
     await using world = await customWorld({
       on: {
         threads(context) {

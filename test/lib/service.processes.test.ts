@@ -62,8 +62,8 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
   const behind = BEHIND[mode];
   const title = { normal: "in time", lost: "never", late: "late", doubled: "twice" }[mode];
 
-  describe(`processes whose signals come ${title}`, () => {
-    it("show a run that another one executes: every frame, its id and one end", async () => {
+  describe(`processes whose signals arrive ${title}`, () => {
+    it("show a run that another process executes: every frame with its id and one end", async () => {
       for (const stateless of [false, true]) {
         await across({ mode }, async ({ first, second, say, until, happened }) => {
           const thread_id = stateless ? null : (await second.threads.create()).thread_id;
@@ -90,7 +90,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
       }
     });
 
-    it("go on after the frame that a reader has seen in another one", async () => {
+    it("continue after the frame that a reader has seen in another process", async () => {
       await across({ mode, concurrency: [1, 0, 0] }, async ({ first, second, services, started, say, until }) => {
         const { thread_id, run_id } = await started();
         const here = collect((await first.runs.joinStream(thread_id, run_id)).frames);
@@ -117,7 +117,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
       });
     });
 
-    it("answer who waits for a run that another one executes, and who joins it", async () => {
+    it("return results of runs that another process executes, to waits and joins", async () => {
       await across({ mode }, async ({ first, second, say, until, started }) => {
         const results: unknown[] = [];
         const stateless = await second.runs.wait(null, ask());
@@ -136,7 +136,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
       });
     });
 
-    it("stop a run that another one executes: its agent hears it", async () => {
+    it("stop a run that another process executes, and abort its signal", async () => {
       await across({ mode }, async ({ second, clock, started, say, until, happened, storage }) => {
         const { thread_id, run_id } = await started();
         const there = collect((await second.runs.joinStream(thread_id, run_id)).frames);
@@ -154,7 +154,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
       });
     });
 
-    it("roll back and delete what another one executes: its agent is stopped, and readers everywhere are told", async () => {
+    it("roll back and delete runs that another process executes, and notify readers in each process", async () => {
       for (const how of ["rollback", "delete"] as const) {
         await across({ mode }, async ({ first, second, started, say, until, happened, storage }) => {
           const { thread_id, run_id } = await started();
@@ -177,7 +177,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
       }
     });
 
-    it("start at once what was made where nothing is executed", async () => {
+    it("start runs at once that a process without worker created", async () => {
       await across({ mode, concurrency: [0, 2] }, async ({ first, until, happened }) => {
         const { thread_id } = await first.threads.create();
         const { run_id } = await first.runs.create(thread_id, ask());
@@ -189,7 +189,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
       });
     });
 
-    it("start a run that waits for its thread as soon as that is free", async () => {
+    it("start a queued run as soon as its thread is unlocked", async () => {
       await across({ mode, concurrency: [1, 1] }, async ({ second, started, say, until, pass, happened }) => {
         const { thread_id, run_id } = await started();
         const first = happened[0]?.process;
@@ -205,7 +205,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
       });
     });
 
-    it("show a thread's runs, wherever they were made and execute", async () => {
+    it("show the runs of a thread, wherever they were created and execute", async () => {
       await across({ mode, concurrency: [1, 0, 0] }, async ({ first, second, services, say, until }) => {
         const { thread_id } = await first.threads.create();
         const open = async (service: Service): Promise<ReturnType<typeof collect>> =>
@@ -229,7 +229,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
       });
     });
 
-    it("show a thread from now on, as the process that executes does", async () => {
+    it("show a thread from now on as the executing process does", async () => {
       await across({ mode }, async ({ first, second, started, say, until }) => {
         const { thread_id, run_id } = await started();
         const joined = collect((await second.runs.joinStream(thread_id, run_id)).frames);
@@ -242,7 +242,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
       });
     });
 
-    it("stop a run whose reader has left another one, where it asked for that", async () => {
+    it("stop a run after its reader left another process, with cancel_on_disconnect", async () => {
       for (const how of ["stream", "wait", "join"] as const) {
         await across({ mode }, async ({ second, say, until, happened }) => {
           const { thread_id } = await second.threads.create();
@@ -271,7 +271,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
       }
     });
 
-    it("take up what a process puts back that stops: readers elsewhere go on", async () => {
+    it("claim the requeued runs of a process that stops, and its readers elsewhere continue", async () => {
       await across(
         { mode, concurrency: [1, 1, 0] },
         async ({ first, second: secondProcess, services, started, say, until, happened }) => {
@@ -315,7 +315,7 @@ async function collectFromBoth(
 }
 
 describe("processes that share a database", () => {
-  it("start a run that is due later in time, also where it was made by one that executes nothing", async () => {
+  it("start a delayed run in time, also if a process without worker created it", async () => {
     await across({ concurrency: [0, 1] }, async ({ first, until, happened }) => {
       await first.runs.create(null, ask({ after_seconds: 5.01 }));
       const took = await until(() => happened.length === 1);
@@ -323,7 +323,7 @@ describe("processes that share a database", () => {
     });
   });
 
-  it("stop a run whose creation is not answered yet where it is to execute", async () => {
+  it("stop a run before the result of its creation has arrived at the executing process", async () => {
     const gate = Promise.withResolvers<void>();
     const storage: ProcessesOptions["storage"] = (real, process) => ({
       ...real,
@@ -347,7 +347,7 @@ describe("processes that share a database", () => {
     });
   });
 
-  it("take up what one has left that died, though their places are always taken", async () => {
+  it("claim the runs of a dead process, although their worker slots are always taken", async () => {
     let first: Faulty | undefined;
     const storage = (real: Storage, process: number): Storage => {
       if (process > 0) return real;
@@ -370,7 +370,7 @@ describe("processes that share a database", () => {
     });
   });
 
-  it("leave to the others only what they have no place for", async () => {
+  it("leave only those runs to others for which they have no worker slot", async () => {
     await across({ concurrency: [2, 2] }, async ({ first, until, happened, hub }) => {
       const offers = (): number => hub.published.filter(([kind]) => kind === "work").length;
       const before = offers();
@@ -389,7 +389,7 @@ describe("processes that share a database", () => {
     });
   });
 
-  it("do nothing more for what they have published themselves", async () => {
+  it("ignore their own signals", async () => {
     const calls: string[] = [];
     const storage: ProcessesOptions["storage"] = (real, process) =>
       new Proxy(real, {
@@ -424,7 +424,7 @@ describe("processes that share a database", () => {
     });
   });
 
-  it("look at everything when signals were missed", async () => {
+  it("check everything after missed signals", async () => {
     await across({ mode: "lost", concurrency: [0, 1] }, async ({ first, second, hub, until, pass, happened, say }) => {
       const { thread_id } = await second.threads.create();
       const { run_id } = await first.runs.create(thread_id, ask());
@@ -446,7 +446,7 @@ describe("processes that share a database", () => {
     });
   });
 
-  it("go by the clock of the database, however far their own are off", async () => {
+  it("use the database clock, however far their own clocks differ", async () => {
     for (const skew of [
       [5_000, -5_000],
       [-5_000, 5_000],

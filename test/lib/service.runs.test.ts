@@ -33,7 +33,7 @@ function gate(): {
 }
 
 describe("runs", () => {
-  it("keeps the state of a thread and leaves three checkpoints a run", async () => {
+  it("keep the state of a thread and store three checkpoints each", async () => {
     await using kit = await testService({ agents: { count: async ({ messages }) => `seen ${messages.length}` } });
     const { thread_id } = await kit.service.threads.create();
     await waited(kit.service, thread_id, ask("count"));
@@ -60,7 +60,7 @@ describe("runs", () => {
     }
   });
 
-  it("forks from a checkpoint: the new turn does not see what came after it", async () => {
+  it("fork from a checkpoint without the states after it", async () => {
     await using kit = await testService({ agents: { count: async ({ messages }) => `seen ${messages.length}` } });
     const { thread_id } = await kit.service.threads.create();
     await waited(kit.service, thread_id, ask("count"));
@@ -77,7 +77,7 @@ describe("runs", () => {
     });
   });
 
-  it("does not store a long conversation again with every turn", async () => {
+  it("do not store a long conversation again with every turn", async () => {
     const storage = nodeSqlite(":memory:");
     let written = 0;
     const counting: Storage = new Proxy(storage, {
@@ -107,7 +107,7 @@ describe("runs", () => {
     assert.equal(contents((await kit.service.threads.get(thread_id)).values).length, 240);
   });
 
-  it("enqueues on a busy thread in order, and rejects when asked to", async () => {
+  it("are enqueued on a busy thread in order, and rejected with that strategy", async () => {
     const first = gate();
     const agents = {
       async slow({ messages }: FunctionJob) {
@@ -143,7 +143,7 @@ describe("runs", () => {
     assert.equal((await kit.service.threads.get(thread_id)).status, "idle");
   });
 
-  it("executes no more runs at once than it is told to", async () => {
+  it("execute up to the configured concurrency", async () => {
     let now = 0;
     let most = 0;
     const agents = {
@@ -159,7 +159,7 @@ describe("runs", () => {
     assert.equal(most, 3);
   });
 
-  it("fails a run visibly and lives on", async () => {
+  it("fail with an error that readers receive, and the service continues", async () => {
     const agents = {
       boom: async () => {
         throw new RangeError("too far");
@@ -194,7 +194,7 @@ describe("runs", () => {
     assert.equal((await kit.service.threads.get(thread_id)).status, "idle");
   });
 
-  it("fails only the run of an executor that yields something else", async () => {
+  it("fail alone if their executor yields unknown events", async () => {
     const broken: Executor = {
       graphs: () => [{ graph_id: "broken" }, { graph_id: "silent" }],
       execute: recordStates(async function* (job) {
@@ -207,7 +207,7 @@ describe("runs", () => {
     assert.deepEqual(contents(await waited(kit.service, null, ask("ok"))), ["hi", "ok"]);
   });
 
-  it("has the final status in store when the stream says end", async () => {
+  it("have their final status in the store when the stream ends", async () => {
     await using kit = await testService({ agents: { ok: async () => "ok" } });
     const { thread_id } = await kit.service.threads.create();
     for (let i = 0; i < 20; i++) {
@@ -220,7 +220,7 @@ describe("runs", () => {
     }
   });
 
-  it("interrupts the run of a reader that leaves, if it was asked to", async () => {
+  it("are interrupted when their reader leaves with on_disconnect cancel", async () => {
     const here = gate();
     let reason: unknown;
     const agents = {
@@ -249,7 +249,7 @@ describe("runs", () => {
     assert.equal((thread.values as JsonObject)["step"] ?? 1, 1, "nothing after the stop");
   });
 
-  it("goes on without its reader otherwise", async () => {
+  it("continue without their reader otherwise", async () => {
     const here = gate();
     const agents = {
       async *slow() {
@@ -268,7 +268,7 @@ describe("runs", () => {
     assert.equal(((await kit.service.threads.get(thread_id)).values as JsonObject)["step"], 2);
   });
 
-  it("stops what runs on a deleted thread and ends its readers", async () => {
+  it("are stopped when their thread is deleted, and their readers end", async () => {
     const here = gate();
     const agents = {
       async slow({ signal }: FunctionJob) {
@@ -291,7 +291,7 @@ describe("runs", () => {
     await assert.rejects(kit.service.runs.get(thread_id, running.run.run_id), { code: "not_found" });
   });
 
-  it("shows a stateless run's result to late joiners, and sweeps it afterwards", async () => {
+  it("without a thread return their result to late joins, and are deleted afterwards", async () => {
     const clock = testClock();
     await using kit = await testService({ agents: { ok: async () => "ok" }, environment: clock });
     const run = await kit.service.runs.create(null, ask("ok"));
@@ -310,7 +310,7 @@ describe("runs", () => {
     assert.deepEqual(contents((await kit.service.threads.get(keptRun.thread_id)).values), ["hi", "ok"]);
   });
 
-  it("puts back what it executes when it stops, without charging the attempt", async () => {
+  it("are requeued without a charge when the service stops", async () => {
     const clock = testClock();
     const storage = nodeSqlite(":memory:");
     const sharedStorage = faulty(storage).share().storage;
@@ -340,7 +340,7 @@ describe("runs", () => {
     await storage.close();
   });
 
-  it("takes up a dead worker's run when its lease is over, and gives up after three attempts", async () => {
+  it("of a dead worker are claimed after their lease, and abandoned after three attempts", async () => {
     const clock = testClock();
     const storage = nodeSqlite(":memory:");
     const scope = { deployment: "default" };
@@ -426,13 +426,13 @@ describe("runs", () => {
     return ((end as JsonObject)["__error__"] as JsonObject | undefined)?.["error"] ?? "ended";
   }
 
-  it("goes on with a run that makes progress, where attempts go on behind it, for the time that the run has", async () => {
+  it("that make progress continue over many attempts until their timeout", async () => {
     assert.equal(await finishRun(true, 59_000), "ended");
     assert.equal(await finishRun(true, 60_000), "AttemptsExhausted");
     assert.equal(await finishRun(false, 59_000), "AttemptsExhausted");
   });
 
-  it("refuses webhooks and feedback links that could not work, before anything is made", async () => {
+  it("are refused before they are created if their webhooks or feedback links are invalid", async () => {
     await using kit = await testService({ agents: { ok: async () => "ok" } });
     const { thread_id } = await kit.service.threads.create();
     for (const [extra, message] of [
@@ -453,7 +453,7 @@ describe("runs", () => {
     assert.equal((await kit.service.runs.create(thread_id, request)).status, "pending");
   });
 
-  it("has no address for webhooks where nothing could send them, and asks nobody where they are off", async () => {
+  it("accept any webhook unchecked while webhooks are disabled", async () => {
     const agents = { ok: async () => "ok" };
     await using off = await testService({ agents, http: { disable_webhooks: true } });
     for (const webhook of ["", "http://127.0.0.1/hook", "/hook", "no URL"]) {
@@ -461,7 +461,7 @@ describe("runs", () => {
     }
   });
 
-  it("uses the active version of an assistant, over the configuration of a thread's earlier runs", async () => {
+  it("use the active version of their assistant, before the configuration of earlier runs", async () => {
     const agents = {
       show: async ({ context, config }: FunctionJob) => ({
         seen: [context, config.configurable["model"] ?? null] as Json,
@@ -487,7 +487,7 @@ describe("runs", () => {
     });
   });
 
-  it("runs what another process has made of an assistant meanwhile", async () => {
+  it("use the assistant that another process has changed meanwhile", async () => {
     const storage = nodeSqlite(":memory:");
     const executor = fromFunctions({ show: async ({ context }) => ({ seen: context as JsonObject }) });
     const environment = { log: () => {} };

@@ -17,7 +17,7 @@ import { faulty } from "../support/faulty.ts";
 import { ask, contents, waited } from "./service.harness.ts";
 
 describe("createService", () => {
-  it("names every problem of its options at once", async () => {
+  it("throws every problem of its options at once", async () => {
     const options = {
       executor: fromFunctions({ "a/b": async () => "x" }),
       worker: { concurrency: -1, lease_ms: 1 },
@@ -84,7 +84,7 @@ describe("createService", () => {
     }
   });
 
-  it("takes base URLs that something can follow, and no others", async () => {
+  it("accepts base URLs that clients can follow, and no others", async () => {
     const executor = fromFunctions({ ok: async () => "ok" });
     for (const public_base_url of [
       "https://example.com/",
@@ -106,7 +106,7 @@ describe("createService", () => {
     }
   });
 
-  it("refuses an executor without graphs and a graph hosted twice", async () => {
+  it("refuses an executor without graphs and a graph of two executors", async () => {
     const storage = nodeSqlite(":memory:");
     await assert.rejects(createService({ storage, executor: fromFunctions({}) }), /hosts no graph/);
     const firstExecutor = fromFunctions({ same: async () => "x" });
@@ -124,7 +124,7 @@ describe("createService", () => {
     await storage.close();
   });
 
-  it("runs two services on one executor and one storage without mixing them", async () => {
+  it("runs two services on one executor and one storage without interference", async () => {
     const storage = nodeSqlite(":memory:");
     const executor = fromFunctions({ echo: async ({ messages }) => `${messages.length}` });
     const [first, second] = await Promise.all(
@@ -141,7 +141,7 @@ describe("createService", () => {
     await Promise.all([first.stop(0), second.stop(0)]);
   });
 
-  it("uses the ids and the clock it is given", async () => {
+  it("uses the configured ids and clock", async () => {
     const clock = testClock();
     await using kit = await testService({
       agents: { echo: async () => "ok" },
@@ -155,7 +155,7 @@ describe("createService", () => {
     assert.equal((await kit.service.threads.get(thread.thread_id)).updated_at, "2026-01-01T00:01:30.000Z");
   });
 
-  it("makes an agent that was nobody's its owner's, and leaves one that was transferred to whom it was", async () => {
+  it("sets the owner of an agent without one, and keeps the owner of a transferred agent", async () => {
     const shared = faulty();
     const { storage } = shared.share();
     const log: LogRecord[] = [];
@@ -182,7 +182,7 @@ describe("createService", () => {
     await shared.storage.close();
   });
 
-  it("gives each graph a default assistant with the id that clients expect", async () => {
+  it("creates a default assistant for each graph with the id that clients expect", async () => {
     await using kit = await testService({ agents: { agent: async () => "ok" } });
     const assistant = await kit.service.assistants.get("agent");
     assert.equal(assistant.assistant_id, "fe096781-5601-53d2-b2f6-0d3403f7e9ca");
@@ -190,7 +190,7 @@ describe("createService", () => {
     await assert.rejects(kit.service.assistants.delete("agent"), { code: "conflict" });
   });
 
-  it("keeps the default assistant of a graph that has left the configuration", async () => {
+  it("keeps the default assistant of a graph that is no longer configured", async () => {
     const { storage } = faulty().share();
     const serve = async (...graphs: string[]): Promise<Service> => {
       const executor = fromFunctions(Object.fromEntries(graphs.map((graph) => [graph, () => ({})])));

@@ -21,8 +21,8 @@ const schema = strictSection({
   enabled: flag,
 });
 
-describe("a section", () => {
-  it("reports every finding with its place, in the order of the input", () => {
+describe("a section of options", () => {
+  it("reports every finding with its path, in the order of the input", () => {
     assert.deepEqual(
       findIssues(schema, { mode: "x", ports: [0, 1, 10], worker: { concurrency: -1, lease_ms: 1.5 } }, ["a"]),
       [
@@ -35,7 +35,7 @@ describe("a section", () => {
     );
   });
 
-  it("takes undefined as absent, except for required members", () => {
+  it("treats undefined as absent, except for required members", () => {
     assert.deepEqual(findIssues(schema, { worker: undefined, ports: undefined }), []);
     assert.deepEqual(findProblems(schema, { transport: { send: undefined } }), [
       "transport.resolve: must be a function",
@@ -54,7 +54,7 @@ describe("a section", () => {
     );
   });
 
-  it("names what a misspelt member may mean, or all members if they are few", () => {
+  it("suggests a name for a misspelt member, or lists all members if they are few", () => {
     assert.deepEqual(findProblems(schema, { worker: { concurency: 1, leaseMs: 1, size: 1 } }, "x"), [
       "x.worker.concurency: unknown option; did you mean concurrency?",
       "x.worker.leaseMs: unknown option; did you mean lease_ms?",
@@ -71,8 +71,8 @@ describe("a section", () => {
   });
 });
 
-describe("didYouMean", () => {
-  it("finds letters that are missing, added, wrong or swapped, side by side, and prefers the nearest", () => {
+describe("suggestName", () => {
+  it("finds names with missing, added, wrong or swapped letters, and prefers the nearest", () => {
     const knownFlags = ["--port", "--host", "--public-base-url", "--user", "--log-level", "--log-format"];
     for (const [word, meant] of [
       ["--prot", "--port"],

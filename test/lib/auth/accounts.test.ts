@@ -57,8 +57,8 @@ async function refused(call: Promise<unknown>, code: ErrorCode, message: RegExp)
 const permissionsIn = (caller: Caller): Record<string, readonly string[]> =>
   Object.fromEntries([...caller.workspaces].map(([id, permissions]) => [id, [...permissions].sort()]));
 
-describe("keys", () => {
-  it("have the shape, and end with a checksum of what precedes", async () => {
+describe("generateKey", () => {
+  it("creates keys with a prefix, a kind and a checksum of both", async () => {
     for (const [prefix, kind] of [
       ["gr", "sk"],
       ["lsv2", "pt"],
@@ -73,7 +73,7 @@ describe("keys", () => {
     }
   });
 
-  it("use both draws", async () => {
+  it("draws two random ids for each key", async () => {
     const drawn = async (...ids: string[]): Promise<string> => {
       const key = await generateKey("gr", "sk", () => ids.shift() ?? assert.fail("drawn too often"));
       assert.equal(ids.length, 0);
@@ -83,7 +83,7 @@ describe("keys", () => {
     assert.equal(new Set(keys).size, 3);
   });
 
-  it("are told from what was never made here", async () => {
+  it("creates keys that hasValidChecksum tells from malformed and altered ones", async () => {
     const key = await generateKey("gr", "sk", () => crypto.randomUUID());
     const wrongChecksumKey = key.replace(/.$/, (digit) => (digit === "0" ? "1" : "0"));
     const bad = [
@@ -108,7 +108,7 @@ describe("keys", () => {
 });
 
 describe("API keys", () => {
-  it("are stored as hashes alone", () =>
+  it("are stored as hashes only", () =>
     withAccounts(async ({ accounts, identity }) => {
       const { key, row } = await accounts.createKey({ kind: "sk", description: "for the shop" });
       assert.equal(row.key_hash, sha256(key));
@@ -123,7 +123,7 @@ describe("API keys", () => {
       );
     }));
 
-  it("of a service may do all but manage, in all workspaces, later ones too", () =>
+  it("of a service have all permissions except management, in all workspaces including later ones", () =>
     withAccounts(async ({ accounts, identity, caller }) => {
       const { key, row } = await accounts.createKey({ kind: "sk" });
       const { organization, workspace, project } = await identity.ensureDefaults(NOW);
@@ -149,7 +149,7 @@ describe("API keys", () => {
       );
     }));
 
-  it("reach the workspaces that are named alone", () =>
+  it("of a service reach only the workspaces that they name", () =>
     withAccounts(async ({ accounts, caller }) => {
       const [firstWorkspace] = [await accounts.createWorkspace("One"), await accounts.createWorkspace("Two")];
       const permissions: Permission[] = ["organization:read", "runs:read"];
@@ -163,7 +163,7 @@ describe("API keys", () => {
       assert.deepEqual([...(await caller(narrow.key)).permissions], []);
     }));
 
-  it("of a person may do what the person may, as it changes", () =>
+  it("of a user have the current permissions of that user", () =>
     withAccounts(async ({ accounts, identity, caller }) => {
       const { organization, workspace } = await identity.ensureDefaults(NOW);
       const ada = await accounts.createUser({ email: "ada@example.com" });
@@ -189,7 +189,7 @@ describe("API keys", () => {
       assert.equal((await accounts.listKeys())[0]?.revoked_at, NOW);
     }));
 
-  it("end when they expire and when they are revoked", () =>
+  it("end when they expire or are revoked", () =>
     withAccounts(async ({ accounts }) => {
       const { row } = await accounts.createKey({ kind: "sk", expires_at: NOW + 1 });
       assert.equal(row.expires_at, NOW + 1);
@@ -198,7 +198,7 @@ describe("API keys", () => {
       await refused(accounts.revokeKey("gr_sk_...none"), "not_found", /API key gr_sk_\.\.\.none not found/);
     }));
 
-  it("are drawn again while another one has the short form, then show six digits", () =>
+  it("get a short form with six digits after 20 drawn short forms were taken", () =>
     withAccounts(async ({ accounts, identity }) => {
       const forms: string[] = [];
       const crowded: IdentityStore = {
@@ -223,14 +223,14 @@ describe("API keys", () => {
       );
     }));
 
-  it("have the prefix that is configured", () =>
+  it("start with the configured prefix", () =>
     withAccounts(async ({ identity }) => {
       const environment = { now: () => NOW, uuid: testIds() };
       const { key } = await createAccounts({ identity, environment, key_prefix: "lsv2" }).createKey({ kind: "sk" });
       assert.match(key, /^lsv2_sk_/);
     }));
 
-  it("are refused with what is wrong, and nothing is written", () =>
+  it("are refused with every problem of the request, and nothing is written", () =>
     withAccounts(async ({ accounts, identity }) => {
       await accounts.createWorkspace("One");
       const cases: [Partial<KeyCreate> & Record<string, unknown>, ErrorCode, RegExp][] = [
@@ -263,7 +263,7 @@ describe("API keys", () => {
 });
 
 describe("workspaces, projects and users", () => {
-  it("are named by id or name", () =>
+  it("can be named by id or by name", () =>
     withAccounts(async ({ accounts }) => {
       const shop = await accounts.createWorkspace("Shop");
       assert.equal((await accounts.renameWorkspace(shop.id.toUpperCase(), "Store")).name, "Store");
@@ -293,7 +293,7 @@ describe("workspaces, projects and users", () => {
       assert.deepEqual(await accounts.listUsers(), []);
     }));
 
-  it("are refused with what is wrong, and nothing is written", () =>
+  it("are refused with every problem of the request, and nothing is written", () =>
     withAccounts(async ({ accounts }) => {
       await accounts.createWorkspace("One");
       await accounts.createUser({ email: "ada@example.com" });
@@ -347,7 +347,7 @@ describe("workspaces, projects and users", () => {
       );
     }));
 
-  it("own agents", () =>
+  it("own agents, which can be shared and transferred", () =>
     withAccounts(async ({ accounts, identity }) => {
       const ada = await accounts.createUser({ email: "ada@example.com" });
       await identity.registerDeployment({ name: "agent" }, NOW);
@@ -359,8 +359,8 @@ describe("workspaces, projects and users", () => {
     }));
 });
 
-describe("the owner, where nobody is asked", () => {
-  it("may do everything in the default organization", () =>
+describe("the owner caller without authentication", () => {
+  it("has all permissions in the default organization", () =>
     withAccounts(async ({ accounts, identity }) => {
       const { organization, workspace, project } = await identity.ensureDefaults(NOW);
       const later = await accounts.createWorkspace("A");

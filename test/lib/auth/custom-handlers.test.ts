@@ -49,7 +49,7 @@ const handling = (on: Readonly<Record<string, (context: AuthContext) => unknown>
   guarded({ authenticate: () => "ann", on: on as NonNullable<Auth["on"]> }, merge);
 
 describe("authenticate", () => {
-  it("takes a text for the identity", async () => {
+  it("accepts a string as the identity", async () => {
     assert.deepEqual(await answering("ann").guard.authenticate(request()), {
       identity: "ann",
       permissions: [],
@@ -58,7 +58,7 @@ describe("authenticate", () => {
     });
   });
 
-  it("takes an object with an identity, and keeps all that it says", async () => {
+  it("accepts an object with an identity and keeps its other members", async () => {
     const user = { identity: "ann", permissions: ["a"], display_name: "Ann", is_authenticated: false, org: { id: 7 } };
     assert.deepEqual(await answering(user).guard.authenticate(request()), user);
     const odd = {
@@ -79,14 +79,14 @@ describe("authenticate", () => {
   });
 
   for (const answer of [undefined, null, true, 7, {}, { identity: 7 }, [], ["ann"], { identity: "a", n: 1n }]) {
-    it(`is broken when it gives ${typeof answer === "object" && answer && "n" in answer ? "a bigint" : JSON.stringify(answer)}`, async () => {
+    it(`fails when the handler returns ${typeof answer === "object" && answer && "n" in answer ? "a bigint" : JSON.stringify(answer)}`, async () => {
       const { guard, log } = answering(answer);
       await assert.rejects(guard.authenticate(request()), { code: "internal", message: "Internal server error" });
       assert.equal(log.length, 1);
     });
   }
 
-  it("gets the request without its body, which stays for the route", async () => {
+  it("passes a copy of the request without its body, and leaves the body to the route", async () => {
     const requests: Request[] = [];
     const { guard } = authenticating(async (copy) => {
       requests.push(copy);
@@ -103,7 +103,7 @@ describe("authenticate", () => {
     assert.equal(await original.text(), "{}");
   });
 
-  it("refuses with what it throws: status, message and headers", async () => {
+  it("refuses with the status, message and headers of the thrown error", async () => {
     const headers = { "www-authenticate": "Bearer", "content-length": "99", "bad name": "x" };
     for (const headerInput of [headers, Object.entries(headers)]) {
       const thrown = Object.assign(new Error("Who are you?"), { status: 401, headers: headerInput });
@@ -134,7 +134,7 @@ describe("authenticate", () => {
     { status: "401" },
     { status: 401.5 },
   ]) {
-    it(`tells nothing of ${thrown instanceof Error ? "an error" : JSON.stringify(thrown)} that it throws`, async () => {
+    it(`reveals nothing of a thrown ${thrown instanceof Error ? "error" : JSON.stringify(thrown)}`, async () => {
       const { guard, log } = throwing(thrown);
       await assert.rejects(guard.authenticate(request()), { code: "internal", message: "Internal server error" });
       assert.deepEqual(
@@ -144,7 +144,7 @@ describe("authenticate", () => {
     });
   }
 
-  it("has ten seconds", async () => {
+  it("fails with `unavailable` after ten seconds", async () => {
     const { guard, late, timers } = authenticating(() => new Promise(() => {}));
     const answer = guard.authenticate(request());
     late();
@@ -153,7 +153,7 @@ describe("authenticate", () => {
     assert.equal(timers.size, 0, "nothing waits any more");
   });
 
-  it("may fail after that without harm", async () => {
+  it("ignores a failure after the timeout", async () => {
     const { promise, reject } = Promise.withResolvers<string>();
     const { guard, late } = authenticating(() => promise);
     const answer = guard.authenticate(request());
@@ -163,7 +163,7 @@ describe("authenticate", () => {
     await promise.catch(() => {});
   });
 
-  it("of the SDK's Auth object is used as it is, handlers that come later too", async () => {
+  it("uses an Auth object of the SDK, including handlers that are added later", async () => {
     const auth = new SdkAuth().authenticate(async (copy: Request) => ({
       identity: copy.headers.get("authorization") ?? "",
       permissions: ["p"],
@@ -184,7 +184,7 @@ describe("handlers", () => {
     return calls;
   };
 
-  it("are found by the most specific name, and one alone is called", async () => {
+  it("are selected by the most specific name, and only one is called", async () => {
     const all = ["*", "*:create", "threads", "threads:create"];
     for (let handlerCount = all.length; handlerCount > 0; handlerCount--) {
       assert.deepEqual(await runHandlers(all.slice(0, handlerCount), "threads:create"), [all[handlerCount - 1]]);
@@ -194,7 +194,7 @@ describe("handlers", () => {
     assert.deepEqual(await runHandlers(["*:create_run", "threads"], "threads:create_run"), ["threads"]);
   });
 
-  it("learn event, resource, action, value, permissions and user", async () => {
+  it("receive event, resource, action, value, permissions and user", async () => {
     const contexts: AuthContext[] = [];
     const { guard } = handling({ "*": (context) => void contexts.push(context) });
     await guard.authorize(ann, "store:list_namespaces", { prefix: ["a"] });
@@ -210,7 +210,7 @@ describe("handlers", () => {
     ]);
   });
 
-  it("change the value in place, but not what was parsed", async () => {
+  it("change a copy of the value and not the parsed request", async () => {
     const input = { metadata: { tags: ["a"] }, thread_id: "t" };
     const { guard } = handling({
       threads({ value }) {
@@ -223,7 +223,7 @@ describe("handlers", () => {
     assert.deepEqual(input, { metadata: { tags: ["a"] }, thread_id: "t" });
   });
 
-  it("find metadata in all that is created, as `'metadata' in value` asks", async () => {
+  it("receive metadata in each value of a create event", async () => {
     const metadataEvents: [string, boolean][] = [];
     const { guard } = handling({ "*": ({ event, value }) => void metadataEvents.push([event, "metadata" in value]) });
     const events: readonly AuthEvent[] = ["threads:create", "threads:create_run", "assistants:create", "crons:create"];
@@ -231,7 +231,7 @@ describe("handlers", () => {
     assert.deepEqual(metadataEvents, [...events.map((event) => [event, true]), ["threads:read", false]]);
   });
 
-  it("are not needed", async () => {
+  it("are optional", async () => {
     const value = {};
     const { guard } = handling({ assistants: () => false });
     const answer = await guard.authorize(ann, "threads:create", value);
@@ -240,13 +240,13 @@ describe("handlers", () => {
   });
 
   for (const answer of [undefined, null, true, {}]) {
-    it(`allow with ${JSON.stringify(answer)}`, async () => {
+    it(`allow by returning ${JSON.stringify(answer)}`, async () => {
       const { guard } = handling({ threads: async () => answer });
       assert.equal((await guard.authorize(ann, "threads:read", {})).visibility, NO_FILTER);
     });
   }
 
-  it("forbid with false", async () => {
+  it("forbid by returning false", async () => {
     await assert.rejects(handling({ threads: () => false }).guard.authorize(ann, "threads:read", {}), {
       code: "forbidden",
     });
@@ -259,7 +259,7 @@ describe("handlers", () => {
     ...[{ team: { $contains: { a: 1 } } }, { team: { $contains: undefined } }, { $or: [{ owner: "ann" }] }],
   ];
   for (const [i, answer] of broken.entries()) {
-    it(`are broken when they give what is no filter (${i})`, async () => {
+    it(`fail when they return a value that is no filter (${i})`, async () => {
       const { guard, log } = handling({ threads: () => answer });
       await assert.rejects(guard.authorize(ann, "threads:read", {}), { code: "internal" });
       assert.deepEqual(
@@ -269,7 +269,7 @@ describe("handlers", () => {
     });
   }
 
-  it("fail as authentication does", async () => {
+  it("fail, refuse and time out as authentication does", async () => {
     const fails = (thrown: unknown) =>
       handling({
         threads() {
@@ -294,14 +294,14 @@ describe("handlers", () => {
     (value) => Object.assign(value, { metadata: { value } }),
   ];
   for (const [i, change] of invalidChanges.entries()) {
-    it(`are broken when they leave what cannot be stored (${i})`, async () => {
+    it(`fail when they change the value to one that cannot be stored (${i})`, async () => {
       const { guard, log } = handling({ threads: ({ value }) => change(value) });
       await assert.rejects(guard.authorize(ann, "threads:create", {}), { code: "internal" });
       assert.equal(log.length, 1);
     });
   }
 
-  it("give a filter, whose equalities are merged into what is created where the host says so", async () => {
+  it("can return a filter, whose equalities are merged into created metadata if the host enables it", async () => {
     const returnedFilter = { owner: "ann", kind: { $eq: 7 }, team: { $contains: "a" } };
     const filter = [
       { key: "owner", equals: "ann" },
@@ -327,7 +327,7 @@ describe("a filter", () => {
     return matchesFilter(read, metadata);
   };
 
-  it("asks for equal members, of the same type", () => {
+  it("with an equality requires a member of the same value and type", () => {
     assert.ok(matches({ owner: "ann" }, { owner: "ann", more: 1 }));
     assert.ok(matches({ owner: { $eq: "ann" } }, { owner: "ann" }));
     assert.ok(matches({ n: 1, t: true, z: null }, { n: 1, t: true, z: null }));
@@ -336,7 +336,7 @@ describe("a filter", () => {
     assert.ok(!matches({ constructor: null }, {}) && !matches({ toString: null }, {}));
   });
 
-  it("asks for items of lists, all of them", () => {
+  it("with `$contains` requires all listed items of a list", () => {
     assert.ok(matches({ team: { $contains: "a" } }, { team: ["b", "a"] }));
     assert.ok(matches({ team: { $contains: ["a", "b"] } }, { team: ["b", "a", "c"] }));
     assert.ok(!matches({ team: { $contains: ["a", "b"] } }, { team: ["a"] }));
@@ -344,15 +344,15 @@ describe("a filter", () => {
     assert.ok(matches({ team: { $contains: [] } }, { team: [] }) && !matches({ team: { $contains: [] } }, {}));
   });
 
-  it("asks for all of its operators and members", () => {
+  it("requires all of its members and operators", () => {
     assert.ok(!matches({ owner: "ann", team: { $contains: "a" } }, { owner: "ann", team: [] }));
     assert.ok(!matches({ team: { $contains: "a", $eq: "a" } }, { team: ["a"] }));
   });
 });
 
-describe("auth.custom", () => {
+describe("findAuthProblems", () => {
   const authenticate = () => "ann";
-  it("is proven", () => {
+  it("names each problem of auth.custom", () => {
     assert.deepEqual(findAuthProblems({ authenticate }), []);
     assert.deepEqual(findAuthProblems(new SdkAuth().authenticate(async () => "ann")), []);
     const names = ["*", "threads", "crons:update", "*:search", "*:list_namespaces", "store:put"];
@@ -377,7 +377,7 @@ describe("auth.custom", () => {
     );
   });
 
-  it("gets the members that authenticate returns, in the handlers of defineAuth", async () => {
+  it("types the user of handlers by the return type of authenticate in defineAuth", async () => {
     const auth = defineAuth({
       authenticate: async () => ({ identity: "ann", team: "blue" }),
       on: { threads: ({ user }) => ({ team: { $contains: user.team } }) },

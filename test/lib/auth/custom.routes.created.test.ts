@@ -7,8 +7,8 @@ import { until } from "../../support/until.ts";
 import { UNKNOWN } from "./custom.harness.ts";
 import { customWorld, owning } from "./custom-auth.harness.ts";
 
-describe("what somebody has made", () => {
-  it("is theirs alone, as the SDK's documentation shows it", async () => {
+describe("rows of a user of custom authentication", () => {
+  it("are visible to their creator only, with the handler of the SDK's documentation", async () => {
     await using world = await customWorld({ on: { "*": owning } });
     const { thread_id } = (await world.ask("ann", "POST", "/threads", {})).body;
     const run = { assistant_id: "agent", input: { a: 1 } };
@@ -27,7 +27,7 @@ describe("what somebody has made", () => {
     assert.equal((await world.ask("ann", "POST", "/threads/count", {})).text, "1");
   });
 
-  it("includes runs without a thread, and threads that runs make", async () => {
+  it("include stateless runs and threads that runs create", async () => {
     await using world = await customWorld({ on: { "*": owning } });
     for (const on_completion of ["delete", "keep"]) {
       const body = { assistant_id: "agent", input: { a: 1 }, on_completion };
@@ -51,7 +51,7 @@ describe("what somebody has made", () => {
     assert.equal((await world.ask("bob", "GET", threadPath)).status, 404);
   });
 
-  it("is marked by the filter where the host says so", async () => {
+  it("get the equalities of the filter as metadata if the host enables it", async () => {
     const on = { "*": ({ user }: AuthContext) => ({ owner: user.identity, team: { $contains: "a" } }) };
     await using plain = await customWorld({ on });
     assert.deepEqual((await plain.ask("ann", "POST", "/threads", {})).body.metadata, {});
@@ -68,7 +68,7 @@ describe("what somebody has made", () => {
     assert.deepEqual((await world.ask("ann", "POST", "/runs/crons", cron)).body.metadata, { owner: "ann" });
   });
 
-  it("cannot be run by others, but everybody may run the assistant of a graph", async () => {
+  it("cannot be run by others, but all users can run the default assistant of a graph", async () => {
     await using world = await customWorld({ on: { "*": owning } });
     const { assistant_id } = (await world.ask("ann", "POST", "/assistants", { graph_id: "agent" })).body;
     const run = (as: string, id: unknown) => world.ask(as, "POST", "/runs/wait", { assistant_id: id, input: {} });
@@ -84,7 +84,7 @@ describe("what somebody has made", () => {
     assert.equal((await world.ask("ann", "POST", "/runs/batch", batch)).status, 200);
   });
 
-  it("can be made by the assistants of graphs also where assistants are kept from people", async () => {
+  it("can be created by default assistants although the handler forbids assistants", async () => {
     await using world = await customWorld({ on: { assistants: () => false, threads: owning } });
     const id = (await world.it.service.assistants.get("agent")).assistant_id;
     for (const assistant_id of ["agent", id, id.toUpperCase()]) {
@@ -99,7 +99,7 @@ describe("what somebody has made", () => {
     assert.equal((await world.ask("ann", "POST", "/assistants/search", {})).status, 403);
   });
 
-  it("goes with an assistant only where it may be deleted", async () => {
+  it("are deleted with their assistant only if the threads may be deleted", async () => {
     await using world = await customWorld({
       on: {
         "threads:create": ({ value, user }) => void Object.assign(value.metadata as object, { owner: user.identity }),
@@ -120,7 +120,7 @@ describe("what somebody has made", () => {
     );
   });
 
-  it("is not given to others by the same Idempotency-Key", async () => {
+  it("are not returned to others by the same Idempotency-Key", async () => {
     await using world = await customWorld({ on: { "*": owning } });
     const post = (as: string) =>
       world.ask(as, "POST", "/runs", { assistant_id: "agent", input: {} }, { "idempotency-key": "k" });
@@ -130,7 +130,7 @@ describe("what somebody has made", () => {
     assert.notEqual(foreignRun.body.run_id, first.body.run_id);
   });
 
-  it("has the id that authorization was told of", async () => {
+  it("have the id that the authorization handler received", async () => {
     await using world = await customWorld({ on: { "threads:create_run": () => true } });
     const { thread_id } = (await world.ask("ann", "POST", "/threads", {})).body;
     const takeRunIds = (): unknown[] => world.takeContexts().map(({ value }) => "run_id" in value && value.run_id);
@@ -157,7 +157,7 @@ describe("what somebody has made", () => {
     assert.equal(takeRunIds()[0], first.body.run_id);
   });
 
-  it("is stopped by nobody else, whatever they name", async () => {
+  it("cannot be cancelled by others, by any id or status", async () => {
     await using world = await customWorld({ on: { "*": owning } });
     const { thread_id } = (await world.ask("ann", "POST", "/threads", {})).body;
     const later = { assistant_id: "agent", after_seconds: 3600 };
@@ -175,7 +175,7 @@ describe("what somebody has made", () => {
     assert.equal((await world.ask("ann", "GET", run)).status, 404);
   });
 
-  it("is stopped by leaving it only where it may be cancelled", async () => {
+  it("are cancelled on disconnect only if the caller may cancel them", async () => {
     const shared = ({ value }: AuthContext): void => {
       if ("metadata" in value) value.metadata = { ...(value.metadata as JsonObject | null), owner: "ann" };
     };
@@ -206,13 +206,13 @@ describe("what somebody has made", () => {
     assert.deepEqual(contexts, [["threads:read", { thread_id, run_id }], cancel, cancel]);
   });
 
-  describe("where handlers answer with a filter and write nothing", () => {
+  describe("with handlers that return a filter and write nothing", () => {
     const filtering = ({ user }: AuthContext): JsonObject => ({ owner: user.identity });
     const metadata = { owner: "ann", n: 1 };
     const refused = { detail: "metadata.owner: with this value you could not see it", code: "forbidden" };
     const cron = { assistant_id: "agent", schedule: "0 0 1 1 *" };
 
-    it("is given away by no change", async () => {
+    it("cannot be given away by an update", async () => {
       await using world = await customWorld({ on: { "*": filtering } });
       const ann = (method: string, path: string, body?: unknown) => world.ask("ann", method, path, body);
       const { thread_id } = (await ann("POST", "/threads", { metadata })).body;
@@ -231,7 +231,7 @@ describe("what somebody has made", () => {
       }
     });
 
-    it("is not made for others, by whatever makes it", async () => {
+    it("cannot be created with metadata of another owner, by any route", async () => {
       await using world = await customWorld({ on: { "*": filtering } });
       const ann = (method: string, path: string, body?: unknown) => world.ask("ann", method, path, body);
       const bobs = { metadata: { owner: "bob" } };
@@ -261,7 +261,7 @@ describe("what somebody has made", () => {
       assert.equal(((await ann("GET", `/threads/${ownThread}`)).body.metadata as JsonObject).owner, "ann");
     });
 
-    it("stays with its owner where others may read and copy it", async () => {
+    it("stay with their owner when others may read and copy them", async () => {
       const on = { "*": filtering, "threads:read": () => true };
       await using world = await customWorld({ on });
       const { thread_id } = (await world.ask("ann", "POST", "/threads", { metadata })).body;
@@ -271,7 +271,7 @@ describe("what somebody has made", () => {
       assert.equal((await world.ask("ann", "POST", `/threads/${thread_id}/copy`)).status, 200);
     });
 
-    it("does not go back to a version that was another's", async () => {
+    it("cannot be reset to a version of another owner", async () => {
       await using world = await customWorld({ on: { "*": filtering } });
       const { assistants } = world.it.service;
       const { assistant_id } = await assistants.create({ graph_id: "agent", metadata: { owner: "bob" } });

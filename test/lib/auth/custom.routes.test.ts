@@ -8,8 +8,8 @@ import { customWorld } from "./custom-auth.harness.ts";
 
 type Ids = Readonly<Record<"thread_id" | "run_id" | "assistant_id" | "cron_id", string>>;
 
-describe("authorization", () => {
-  it("is asked by every route, with what the call is about", async () => {
+describe("authorization handlers", () => {
+  it("are called by every route with the values of the request", async () => {
     await using world = await customWorld({ on: { "*": () => true } });
     const ask = async (method: string, path: string, body?: unknown): Promise<Ids> => {
       const { status, body: answer, text } = await world.ask("ann", method, path, body);
@@ -174,7 +174,7 @@ describe("authorization", () => {
     }
   });
 
-  it("that says no is answered with 403 before anything is looked up", async () => {
+  it("refuse with 403 before any read", async () => {
     await using world = await customWorld({ on: { "*": () => false } });
     for (const [method, path, body] of [
       ["GET", `/threads/${UNKNOWN}`, undefined],
@@ -189,7 +189,7 @@ describe("authorization", () => {
     }
   });
 
-  it("is not asked where nobody is authenticated", async () => {
+  it("are not called without authentication", async () => {
     const { custom: _, ...none } = { custom: null };
     await using world = await testService({
       agents: {
@@ -202,7 +202,7 @@ describe("authorization", () => {
     assert.equal((await world.fetch("http://greenroom/threads", { method: "POST", body: "{}" })).status, 200);
   });
 
-  it("changes what is stored", async () => {
+  it("change the stored values", async () => {
     await using world = await customWorld({
       on: {
         "threads:create": ({ value }) => void Object.assign(value, { metadata: { owner: "ann" } }),
@@ -219,7 +219,7 @@ describe("authorization", () => {
     assert.equal((await world.ask("ann", "POST", "/assistants", { graph_id: "agent" })).body.name, "Renamed");
   });
 
-  it("changes runs: metadata, input, command, config and context", async () => {
+  it("change metadata, input, command, config and context of runs", async () => {
     const jobs: JsonObject[] = [];
     await using world = await customWorld({
       agents: {
@@ -244,7 +244,7 @@ describe("authorization", () => {
     assert.deepEqual(jobs, [{ input: { changed: "x" }, context: { c: 1, level: 7 }, tag: "checked", owner: "ann" }]);
   });
 
-  it("that leaves a run which cannot be made is broken", async () => {
+  it("fail the request when they change a run to an invalid one", async () => {
     await using world = await customWorld({
       on: { "threads:create_run": ({ value }) => void Object.assign(value.kwargs as object, { config: "none" }) },
     });

@@ -13,7 +13,7 @@ import { customWorld, owning } from "./custom-auth.harness.ts";
 const UNKNOWN = "99999999-9999-4999-8999-999999999999";
 
 describe("custom authentication", () => {
-  it("refuses with status, message and headers of what it throws", async () => {
+  it("refuses with the status, message and headers of the thrown error", async () => {
     await using world = await customWorld();
     const { status, headers, body } = await world.ask(null, "GET", `/threads/${UNKNOWN}`);
     assert.deepEqual([status, body], [401, { detail: "Who are you?", code: "unauthenticated" }]);
@@ -23,7 +23,7 @@ describe("custom authentication", () => {
     assert.deepEqual(world.it.log, []);
   });
 
-  it("that says 404 of what there is does not say that it forbids it", async () => {
+  it("answers 404 `not_found` when a handler refuses with 404", async () => {
     await using world = await customWorld({
       on: {
         threads() {
@@ -42,7 +42,7 @@ describe("custom authentication", () => {
     ["a text", "s3cret"],
     ["a wrong shape", null],
   ] as const) {
-    it(`says nothing of ${what}, but logs it`, async () => {
+    it(`reveals nothing of ${what}, and logs it`, async () => {
       await using world = await customWorld({
         authenticate: () => {
           if (thrown === null) return { name: "ann" } as never;
@@ -58,7 +58,7 @@ describe("custom authentication", () => {
     });
   }
 
-  it("that hangs is answered for with 503, and holds nobody else up", async () => {
+  it("answers 503 when a handler hangs, and serves other requests meanwhile", async () => {
     await using world = await customWorld({
       authenticate: ({ headers }) => {
         const name = headers.get("authorization") ?? "";
@@ -74,7 +74,7 @@ describe("custom authentication", () => {
     assert.deepEqual([(await slow).status, (await stuck).status], [503, 503]);
   });
 
-  it("is not asked for what is open, and never let around by a header", async () => {
+  it("is not called for public routes, and no header bypasses it", async () => {
     await using world = await customWorld();
     for (const path of ["/ok", "/ready", "/info", "/openapi.json", "/api/v1/info"]) {
       assert.equal((await world.ask(null, "GET", path)).status, 200, path);
@@ -90,7 +90,7 @@ describe("custom authentication", () => {
     }
   });
 
-  it("of the SDK's Auth object guards a service", async () => {
+  it("accepts an Auth object of the SDK", async () => {
     const auth = new SdkAuth()
       .authenticate(async (request: Request) => request.headers.get("x-user") ?? "nobody")
       .on("threads", ({ user, event }) => {
@@ -110,7 +110,7 @@ describe("custom authentication", () => {
     assert.deepEqual([(await post("ann")).status, (await post("nobody")).status], [200, 403]);
   });
 
-  it("is proven at the start, each problem by its key", async () => {
+  it("is validated at the start, with the key of each problem", async () => {
     const refused = async (auth: unknown, message: RegExp): Promise<void> => {
       const executor = { graphs: () => [{ graph_id: "a" }], execute: () => {} };
       const options = { storage: nodeSqlite(":memory:"), executor, auth } as unknown as ServiceOptions;
@@ -128,8 +128,8 @@ describe("custom authentication", () => {
   });
 });
 
-describe("usage and the platform", () => {
-  it("bills runs to a user for each identity, with the email that is told", async () => {
+describe("usage and the platform with custom authentication", () => {
+  it("bill runs to a user for each identity, with the email of the claims", async () => {
     await using world = await customWorld({
       claims: (name) => (name === "bob" ? {} : { email: `${name}@example.com` }),
     });
@@ -172,7 +172,7 @@ describe("usage and the platform", () => {
     );
   });
 
-  it("lets users do on the platform what their permissions say, on the deployment's workspace", async () => {
+  it("grant the permissions of the user in the deployment's workspace", async () => {
     await using world = await customWorld({
       claims: (name) => ({ permissions: name === "ann" ? ["workspaces:read", "feedback:read", "own:thing"] : [] }),
     });
@@ -190,7 +190,7 @@ describe("usage and the platform", () => {
     assert.equal((await world.ask("ann", "GET", "/api/v1/workspaces", undefined, foreign)).status, 403);
   });
 
-  it("see feedback on their own runs alone, while those are there, and handlers are asked", async () => {
+  it("show users the feedback on their own existing runs only, and call the handlers", async () => {
     const permissions = ["feedback:create", "feedback:read", "feedback:delete"];
     const base = { public_base_url: "https://test.example", claims: () => ({ permissions }) };
     await using world = await customWorld({ ...base, on: { threads: owning } });
@@ -230,7 +230,7 @@ describe("usage and the platform", () => {
     assert.equal((await getFeedback(storage, workspace_ids, id as string))?.id, id, "it is still there for a key");
   });
 
-  it("take a key of the accounts first, and another one for the host's", async () => {
+  it("accept a key of the accounts first, and otherwise authenticate by the host", async () => {
     const key = "k".repeat(40);
     await using world = await customWorld({ identity: staticIdentity({ keys: [key] }) });
     const read = (headers: HeadersInit) => world.ask(null, "GET", "/api/v1/workspaces", undefined, headers);

@@ -125,7 +125,7 @@ describe("members of the workspace", () => {
     assert.equal((await world.ask("member", "POST", "/threads/count", {})).body, 1);
   });
 
-  it("change nothing, neither of others nor of their own threads", async () => {
+  it("cannot change anything of an agent that is shared for reading", async () => {
     await using world = await sharedWorld();
     const memberThread = await world.thread("member");
     const ownerThread = await world.thread("owner");
@@ -155,7 +155,7 @@ describe("members of the workspace", () => {
     );
   });
 
-  it("create and run nothing on an agent that is shared for reading", async () => {
+  it("cannot create or run anything of an agent that is shared for reading", async () => {
     await using world = await sharedWorld({ shared_agents: "read" });
     const thread_id = await world.thread("owner");
     const run = (await world.ask("owner", "POST", `/threads/${thread_id}/runs`, LATER)).body;
@@ -180,8 +180,8 @@ describe("members of the workspace", () => {
   });
 });
 
-describe("members who may use a shared agent", () => {
-  it("own the threads that they create, whatever the metadata says", async () => {
+describe("members of the workspace with `shared_agents: use`", () => {
+  it("own the threads that they create, whatever metadata they send", async () => {
     await using world = await sharedWorld();
     const metadata = { owner_user_id: OWNER, a: 1 };
     const createdThread = (await world.ask("member", "POST", "/threads", { metadata })).body;
@@ -205,7 +205,7 @@ describe("members who may use a shared agent", () => {
     assert.equal(await readCreator(world, await world.thread("owner")), undefined);
   });
 
-  it("get the answers of an unknown thread for those of others", async () => {
+  it("get the responses of unknown threads for threads of others", async () => {
     await using world = await sharedWorld();
     const ownerThread = await world.thread("owner");
     const { run_id } = (await world.ask("owner", "POST", `/threads/${ownerThread}/runs`, LATER)).body;
@@ -239,7 +239,7 @@ describe("members who may use a shared agent", () => {
     assert.equal(await readCreator(world, ownerThread), undefined);
   });
 
-  it("stop their own runs, by id, by status and by leaving", async () => {
+  it("cancel only their own runs, by id, by status and on disconnect", async () => {
     await using world = await sharedWorld();
     const start = async (as: User): Promise<{ thread_id: string; run_id: string }> =>
       (await world.ask(as, "POST", `/threads/${await world.thread(as)}/runs`, LATER)).body;
@@ -266,7 +266,7 @@ describe("members who may use a shared agent", () => {
     for (const run of theirs) assert.equal(await readStatus(world, run), "pending");
   });
 
-  it("share no Idempotency-Key with the owner or each other", async () => {
+  it("share no Idempotency-Key with the owner or with each other", async () => {
     await using world = await sharedWorld();
     const run = async (as: User): Promise<string> =>
       (await world.ask(as, "POST", "/runs", RUN, { "idempotency-key": "one" })).body.run_id;
@@ -275,7 +275,7 @@ describe("members who may use a shared agent", () => {
     assert.deepEqual([await run("owner"), await run("member"), await run("other")], ids);
   });
 
-  it("change nothing on a thread that changes hands in the middle of their request", async () => {
+  it("cannot change a thread whose owner changes during their request", async () => {
     await using world = await sharedWorld();
     /** Gives the thread to the owner right before the verb. */
     const giveBefore = (verb: "createRun" | "stopRuns", thread_id: string): void => {

@@ -64,7 +64,7 @@ function ask(
   });
 }
 
-describe("what a request is for", () => {
+describe("the access level of a request", () => {
   /** What the service is asked for a request, which then gets no further. */
   async function recordAccessLevels(method: string, path: string): Promise<readonly AccessLevel[]> {
     const uses: AccessLevel[] = [];
@@ -119,7 +119,7 @@ describe("what a request is for", () => {
 });
 
 describe("mode none", () => {
-  it("asks nobody, and ignores a key", async () => {
+  it("authenticates nobody and ignores keys", async () => {
     await using open = await guarded({});
     assert.equal((await ask(open, "POST", "/threads", { body: {} })).status, 200);
     const anything = { "x-api-key": "anything", "x-tenant-id": UNKNOWN, "x-organization-id": UNKNOWN };
@@ -127,7 +127,7 @@ describe("mode none", () => {
     assert.deepEqual([anonymousPrincipal.refresh, anonymousPrincipal.user_id], [undefined, null]);
   });
 
-  it("lets everybody read all workspaces", async () => {
+  it("lets everyone read all workspaces", async () => {
     await using open = await guarded({});
     const read = async (query: string): Promise<unknown> =>
       (await ask(open, "GET", `/api/v1/workspaces${query}`)).json();
@@ -156,7 +156,7 @@ describe("mode api_key", () => {
     }
   });
 
-  it("needs no key for what everybody may know", async () => {
+  it("requires no key on public routes", async () => {
     await using service = await guarded({ mode: "api_key" });
     for (const path of ["/ok", "/ready", "/info", "/openapi.json", "/api/v1/info"]) {
       assert.equal((await ask(service, "GET", path)).status, 200, path);
@@ -167,7 +167,7 @@ describe("mode api_key", () => {
     );
   });
 
-  it("leaves open metrics to the machine itself, not to what a proxy on it passes on", async () => {
+  it("serves open metrics to the local machine, and not to clients of a local proxy", async () => {
     await using closed = await guarded({ mode: "api_key" });
     const fetch = createHandler(closed.service, { open_metrics: true });
     const status = async (headers: Record<string, string>): Promise<number> =>
@@ -180,7 +180,7 @@ describe("mode api_key", () => {
     }
   });
 
-  it("closes open metrics to other host names, which a proxy passes on without a header of its own", async () => {
+  it("refuses open metrics for other host names, as a proxy without headers of its own sends them", async () => {
     await using closed = await guarded({ mode: "api_key" });
     const fetch = createHandler(closed.service, { open_metrics: true });
     const status = async (host: string, headers: Record<string, string> = {}): Promise<number> =>
@@ -193,7 +193,7 @@ describe("mode api_key", () => {
     }
   });
 
-  it("serves a key of the deployment's workspace as far as its permissions go", async () => {
+  it("serves a key of the deployment's workspace within its permissions", async () => {
     await using service = await guarded({ mode: "api_key" });
     const createResponse = await ask(service, "POST", "/threads", { as: "all", body: {} });
     const { thread_id } = await createResponse.json();
@@ -202,7 +202,7 @@ describe("mode api_key", () => {
     assert.equal((await ask(service, "DELETE", `/threads/${thread_id}`, { as: "reading" })).status, 403);
   });
 
-  it("lets a key that may only read leave a run, but not stop it by leaving", async () => {
+  it("refuses cancel_on_disconnect to a key that may only read", async () => {
     await using service = await guarded({ mode: "api_key" });
     const { thread_id } = await (await ask(service, "POST", "/threads", { as: "all", body: {} })).json();
     const later = { assistant_id: "echo", input: {}, after_seconds: 3600 };
@@ -226,7 +226,7 @@ describe("mode api_key", () => {
     assert.equal(await readStatus(), "interrupted");
   });
 
-  it("shows nothing to a key of another workspace", async () => {
+  it("answers 404 to a key of another workspace", async () => {
     await using service = await guarded({ mode: "api_key" });
     const { thread_id } = await (await ask(service, "POST", "/threads", { as: "all", body: {} })).json();
     const foreignResponse = await ask(service, "GET", `/threads/${thread_id}`, { as: "other" });
@@ -235,7 +235,7 @@ describe("mode api_key", () => {
     assert.equal(foreignResponse.status, 404);
   });
 
-  it("narrows to the organization and the workspace that are named, or answers 403", async () => {
+  it("limits to the named organization and workspace, or answers 403", async () => {
     await using service = await guarded({ mode: "api_key" });
     const listed = async (headers: Record<string, string>): Promise<unknown> => {
       const answer = await ask(service, "GET", "/api/v1/workspaces", { as: "all", headers });
@@ -247,7 +247,7 @@ describe("mode api_key", () => {
     assert.equal(await listed({ "x-organization-id": UNKNOWN }), 403);
   });
 
-  it("does so on the routes of the deployment, which is in one of the workspaces", async () => {
+  it("limits the routes of the deployment to its workspace", async () => {
     await using service = await guarded({ mode: "api_key" });
     const [organization = {}] = await (await ask(service, "GET", "/api/v1/workspaces", { as: "all" })).json();
     const answered = async (as: string | undefined, headers: Record<string, string>): Promise<number[]> => {
@@ -272,7 +272,7 @@ describe("mode api_key", () => {
     assert.deepEqual(await answered("other", { "x-tenant-id": W1 }), [403]);
   });
 
-  it("writes who made a run, and bills it so", async () => {
+  it("stores the user and the API key with the trace of a run", async () => {
     await using service = await guarded({ mode: "api_key" });
     const answer = await ask(service, "POST", "/runs/wait", {
       as: "owner",
@@ -290,7 +290,7 @@ describe("mode api_key", () => {
 });
 
 describe("a key that is revoked", () => {
-  it("ends the stream that it has open, at the next beat", async () => {
+  it("ends its open streams at the next heartbeat", async () => {
     const clock = testClock();
     const identity = staticIdentity({ keys: [{ key: key("one"), permissions: PERMISSIONS }] });
     await using service = await clockedService(clock, {
@@ -344,22 +344,22 @@ describe("mode agent_builder", () => {
     return answers.map(({ status }) => status);
   };
 
-  it("lets the owner do everything", async () => {
+  it("grants the owner all access", async () => {
     assert.deepEqual(await statuses({}, "owner"), [200, 200, 200]);
   });
 
-  it("lets members see a shared agent, and run it where that is allowed", async () => {
+  it("lets members read a shared agent, and run it with `shared_agents: use`", async () => {
     assert.deepEqual(await statuses({ shared: true }, "member"), [200, 404, 404]);
     assert.deepEqual(await statuses({ shared: true, shared_agents: "use" }, "member"), [200, 200, 404]);
   });
 
-  it("shows a private agent to nobody else, and none to strangers and service keys", async () => {
+  it("shows a private agent to its owner only, and none to strangers and service keys", async () => {
     assert.deepEqual(await statuses({}, "member"), [404, 404, 404]);
     assert.deepEqual(await statuses({ shared: true }, "stranger"), [404, 404, 404]);
     assert.deepEqual(await statuses({ shared: true }, "all"), [404, 404, 404]);
   });
 
-  it("lets a member run a shared agent on own threads alone", async () => {
+  it("lets a member run a shared agent on own threads only", async () => {
     await using service = await guarded({ mode: "agent_builder", owner: OWNER, shared: true, shared_agents: "use" });
     const headers = { ...scheme, ...json };
     const run = (as: string, thread_id: string): Promise<Response> =>
@@ -381,7 +381,7 @@ describe("mode agent_builder", () => {
     assert.equal((await run("owner", ownThread)).status, 200);
   });
 
-  it("lets a member stop no run of others by leaving it", async () => {
+  it("cancels no run of others when a member disconnects", async () => {
     await using service = await guarded({ mode: "agent_builder", owner: OWNER, shared: true, shared_agents: "use" });
     const headers = { ...scheme, ...json };
     const later = { assistant_id: "echo", input: {}, after_seconds: 3600 };
@@ -408,7 +408,7 @@ describe("mode agent_builder", () => {
     assert.equal(await leaves("member", `${memberThread}/join`), 200);
   });
 
-  it("asks for the scheme and, with a body, for JSON", async () => {
+  it("requires X-Auth-Scheme and, with a body, JSON", async () => {
     await using service = await guarded({ mode: "agent_builder", owner: OWNER });
     assert.equal((await ask(service, "GET", "/threads/x", { as: "owner" })).status, 401);
     const wrong = { "x-auth-scheme": "langsmith" };

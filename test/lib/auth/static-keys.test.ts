@@ -27,7 +27,7 @@ const readPermissions = (caller: Caller): Record<string, readonly string[]> =>
 describe("static identity", () => {
   placementCases({ describe, it }, (name, body) => it(name, () => body(staticIdentity({ keys: [] }))));
 
-  it("knows the keys it was told, of any shape", async () => {
+  it("authenticates its keys, in any format", async () => {
     const identity = staticIdentity({ keys: [key, `another-${key}-1234`, `one-more-${key}-1234`] });
     assert.equal(identity.any_keys, true);
     const { organization, workspace, project } = await identity.ensureDefaults(NOW);
@@ -47,7 +47,7 @@ describe("static identity", () => {
     assert.equal((await identity.revokeKey(organization.id, "static_...ters", NOW))?.revoked_at, NOW);
   });
 
-  it("gives the same ids in every process", async () => {
+  it("derives the same ids in every process", async () => {
     const ids = async (): Promise<string> => {
       const identity = staticIdentity({ keys: [key] });
       await identity.registerDeployment({ name: "d", workspace: "Blue", project: "Bots" }, NOW);
@@ -59,7 +59,7 @@ describe("static identity", () => {
     assert.ok(!(await ids()).includes(key));
   });
 
-  it("takes workspaces, projects and users with their ids", async () => {
+  it("uses workspaces, projects and users with configured ids", async () => {
     const identity = staticIdentity({
       organization: { id: "o", name: "Acme" },
       workspaces: [
@@ -106,7 +106,7 @@ describe("static identity", () => {
     assert.deepEqual((await identity.getUser("u3"))?.email, null);
   });
 
-  it("has a workspace and projects where the options name none", async () => {
+  it("has a default workspace with projects if the options name none", async () => {
     const identity = staticIdentity({ keys: [key], workspaces: [] });
     const { organization, workspace, project } = await identity.ensureDefaults(NOW);
     assert.deepEqual([workspace.name, project.name, project.workspace_id], ["Default", "Default", workspace.id]);
@@ -118,7 +118,7 @@ describe("static identity", () => {
     );
   });
 
-  it("places deployments by id, and makes nothing for an id that is unknown", async () => {
+  it("finds workspace and project of a deployment by id, and creates nothing for an unknown id", async () => {
     const identity = staticIdentity({
       keys: [],
       workspaces: [
@@ -211,7 +211,7 @@ describe("static identity", () => {
     );
   });
 
-  it("revokes keys by id or short form, once, and notes their use", async () => {
+  it("revokes keys by id or short form once, and records their use", async () => {
     const identity = staticIdentity({ keys: [key, { key: `${key}-2`, short_key: "two" }] });
     const { organization } = await identity.ensureDefaults(NOW);
     const [first] = await identity.listKeys({ organization_id: organization.id });
@@ -248,7 +248,7 @@ describe("static identity", () => {
     assert.deepEqual(await accounts.listAgents(), [{ ...created.row, owner_user_id: null, shared: false }]);
   });
 
-  it("knows the users of custom authentication, by the same ids in every process", async () => {
+  it("creates users of custom authentication with the same ids in every process", async () => {
     const ann = { workspace_id: uuid(1), identity: "ann" };
     const identity = staticIdentity({ keys: [], users: [{ id: "u1", email: "ada@example.com" }] });
     const ids = await Promise.all([identity.ensureUser(ann, NOW), identity.ensureUser(ann, NOW + 1)]);
@@ -278,7 +278,7 @@ describe("static identity", () => {
     assert.equal(await identity.getUser("nobody@example.com"), null);
   });
 
-  it("forbids all other changes, and nothing is written", async () => {
+  it("forbids all other changes, and writes nothing", async () => {
     const identity = staticIdentity({ keys: [key], users: [{ id: "u1", email: "ada@example.com" }] });
     const accounts = createAccounts({ identity, environment: { now: () => NOW, uuid: testIds() } });
     const all = async (): Promise<string> => {
@@ -313,7 +313,7 @@ describe("static identity", () => {
     assert.equal(await all(), before);
   });
 
-  it("refuses what cannot work, naming everything and showing no key", () => {
+  it("refuses invalid options with every problem, and shows no key", () => {
     const secret = "tell-nobody";
     const options: StaticIdentityOptions = {
       keys: [

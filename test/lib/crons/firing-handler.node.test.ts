@@ -254,12 +254,12 @@ async function simulate(seed: number, minutes: number): Promise<number> {
 
 describe("three schedulers on one database", () => {
   const minutes = process.env.GREENROOM_TEST_ALL === "1" ? 250 : 75;
-  it(`fire ${minutes * CRONS} ticks once each, or record them as skipped`, async () => {
+  it(`handle ${minutes * CRONS} fire times once each, or record them as skipped`, async () => {
     assert.ok((await simulate(1, minutes)) >= minutes * CRONS);
   });
 
   for (const seed of [2, 3]) {
-    it(`do so in other histories, seed ${seed}`, async () => {
+    it(`handle other simulated histories, seed ${seed}`, async () => {
       await simulate(seed, 60);
     });
   }

@@ -14,8 +14,8 @@ import {
   world,
 } from "./loop.harness.ts";
 
-describe("a cron whose run cannot be made", () => {
-  it("is recorded as refused, and goes on", async () => {
+describe("a cron whose run cannot be created", () => {
+  it("is recorded as refused, and stays enabled", async () => {
     await using w = await world();
     const first = await w.open();
     const { crons } = first.service;
@@ -37,7 +37,7 @@ describe("a cron whose run cannot be made", () => {
     assert.doesNotMatch(JSON.stringify(log), /s3cret/);
   });
 
-  it("is fired later where the store failed", async () => {
+  it("retries a fire time with growing pauses while the store fails", async () => {
     await using w = await world();
     const { service, faulty, log } = await w.open();
     const { cron_id } = await service.crons.create(null, minutely);
@@ -59,7 +59,7 @@ describe("a cron whose run cannot be made", () => {
     assert.equal((await service.metrics()).crons.fired, 1);
   });
 
-  it("is resolved again when what it is made from changed", async () => {
+  it("is resolved again when its assistant changes while it fires", async () => {
     await using w = await world();
     const { service, faulty } = await w.open();
     const { assistant_id } = await service.assistants.create({ graph_id: "echo", context: { v: 1 } });
@@ -89,7 +89,7 @@ describe("a cron whose runs fail", () => {
     }
   };
 
-  it("goes on where nothing else is said", async () => {
+  it("stays enabled by default", async () => {
     await using w = await world();
     const { service } = await w.open();
     const { cron_id } = await service.crons.create(null, failing);
@@ -98,7 +98,7 @@ describe("a cron whose runs fail", () => {
     assert.equal((await w.real.getCron(here, cron_id))?.failures, 3);
   });
 
-  it("is disabled after so many in a row, and says why until it is enabled again", async () => {
+  it("is disabled after `max_failures` in a row, with the reason in its metadata until it is enabled again", async () => {
     await using w = await world();
     const { service } = await w.open({ crons: { max_failures: 2 } });
     const { cron_id } = await service.crons.create(null, failing);

@@ -5,13 +5,13 @@ import { testService } from "../../suite/kit.ts";
 import { at, firings, loopTicks, minutely, until, world } from "./loop.harness.ts";
 
 describe("a service with crons", () => {
-  it("tells that it has them", async () => {
+  it("reports the feature in /info", async () => {
     await using w = await world();
     const { service } = await w.open();
     assert.equal((await service.info()).flags.crons, true);
   });
 
-  it("keeps what became of a tick for thirty days", async () => {
+  it("keeps firings for thirty days", async () => {
     await using w = await world();
     const { service } = await w.open();
     const { cron_id } = await service.crons.create(null, minutely);
@@ -23,7 +23,7 @@ describe("a service with crons", () => {
     assert.deepEqual(await firings(w, cron_id), []);
   });
 
-  it("refuses options that cannot be", async () => {
+  it("refuses invalid options", async () => {
     for (const crons of [{ misfire_grace_ms: -1 }, { max_failures: 0 }, { enabled: 1 }, { every: 1 }]) {
       const storage = nodeSqlite(":memory:");
       const creation = testService({ storage, crons: crons as never, agents: { async *echo() {} } });
@@ -32,7 +32,7 @@ describe("a service with crons", () => {
     }
   });
 
-  it("lets what is about to be stored be stored when it stops", async () => {
+  it("completes a firing that is being stored when it stops", async () => {
     await using w = await world();
     const { service, faulty } = await w.open();
     const { cron_id } = await service.crons.create(null, minutely);

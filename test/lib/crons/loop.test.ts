@@ -19,7 +19,7 @@ import {
 const HOUR = 60 * MINUTE;
 
 describe("a cron that is due", () => {
-  it("fires at its time, and then again and again", async () => {
+  it("fires at each of its fire times", async () => {
     await using w = await world();
     const { service } = await w.open();
     const { cron_id } = await service.crons.create(null, { ...minutely, input: { a: 1 } });
@@ -35,7 +35,7 @@ describe("a cron that is due", () => {
     assert.equal((await service.metrics()).crons.fired, 2);
   });
 
-  it("makes a run as any other, that says which cron it is of", async () => {
+  it("creates a run with its id", async () => {
     await using w = await world();
     const { service } = await w.open();
     const user = { identity: "ann", permissions: ["p"], display_name: "Ann", is_authenticated: true, extra: "secret" };
@@ -82,7 +82,7 @@ describe("a cron that is due", () => {
     ]);
   });
 
-  it("runs on a thread of its own, which stays when that is asked for", async () => {
+  it("runs on a new thread, which stays with `on_run_completed: keep`", async () => {
     await using w = await world();
     const { service } = await w.open({ retention: { stateless_ms: 0 } });
     const deletedThreadCron = await service.crons.create(null, { ...minutely, input: { of: "gone" } });
@@ -107,7 +107,7 @@ describe("a cron that is due", () => {
     assert.equal(await w.real.getRun(here, firing?.run_id ?? ""), null);
   });
 
-  it("waits on its thread, unless it is to be refused there", async () => {
+  it("enqueues its run on a busy thread, unless its strategy is to reject", async () => {
     await using w = await world();
     const { service, log } = await w.open();
     const { thread_id } = await service.threads.create();
@@ -128,7 +128,7 @@ describe("a cron that is due", () => {
     await until(() => w.jobs.length === 2);
   });
 
-  it("stops the thread's run where it says so", async () => {
+  it("interrupts the active run of its thread with that strategy", async () => {
     await using w = await world();
     const { service } = await w.open();
     const { thread_id } = await service.threads.create();
@@ -141,7 +141,7 @@ describe("a cron that is due", () => {
     await assert.rejects(service.runs.get(thread_id, old.run_id), { code: "not_found" });
   });
 
-  it("fires nothing from its end on, and goes on when that is moved", async () => {
+  it("fires nothing from its end time on, and again after the end time moves", async () => {
     await using w = await world();
     const { service } = await w.open();
     const { cron_id } = await service.crons.create(null, { ...minutely, end_time: "2026-11-20T15:29:00Z" });
@@ -157,7 +157,7 @@ describe("a cron that is due", () => {
     assert.deepEqual(await firings(w, cron_id), ["15:28:00 fired", "15:32:00 fired"]);
   });
 
-  it("fires by its new schedule, and not at all while it is disabled", async () => {
+  it("fires by its changed schedule, and never while it is disabled", async () => {
     await using w = await world();
     const { service } = await w.open();
     const { cron_id } = await service.crons.create(null, { ...minutely, schedule: "0 * * * *" });
@@ -173,7 +173,7 @@ describe("a cron that is due", () => {
 });
 
 describe("several processes", () => {
-  it("fire each tick once", async () => {
+  it("fire each fire time once", async () => {
     await using w = await world();
     const services = [await w.open(), await w.open(), await w.open({ worker: { concurrency: 0 } })];
     const { crons } = (services[0] as TestService).service;
@@ -193,7 +193,7 @@ describe("several processes", () => {
     );
   });
 
-  it("notice crons that others have made, and fire without executing runs themselves", async () => {
+  it("fire crons that others created, also in a process that executes no runs", async () => {
     await using w = await world();
     const maker = await w.open({ crons: { enabled: false } });
     const idle = await w.open({ worker: { concurrency: 0 } });
@@ -206,7 +206,7 @@ describe("several processes", () => {
     await until(() => w.jobs.length === 1);
   });
 
-  it("do not fire a tick again after a clock went back", async () => {
+  it("fire no fire time twice after a clock was set back", async () => {
     await using w = await world();
     const { service } = await w.open();
     const { cron_id } = await service.crons.create(null, minutely);

@@ -41,7 +41,7 @@ const hourly: CronCreate = { assistant_id: "echo", schedule: "0 * * * *" };
 const invalid = (field: string) => ({ code: "invalid", message: new RegExp(`^${field}: `) });
 
 describe("a cron", () => {
-  it("is shown with everything it has, and with its defaults", async () => {
+  it("is returned with all of its members and their defaults", async () => {
     await using w = await world();
     const { crons, assistants } = w.service;
     const cron = await crons.create(null, hourly);
@@ -71,7 +71,7 @@ describe("a cron", () => {
     );
   });
 
-  it("keeps what its runs take, and shows it without credentials", async () => {
+  it("keeps the options of its runs, and returns them without credentials", async () => {
     await using w = await world();
     const { crons } = w.service;
     const payload = {
@@ -105,7 +105,7 @@ describe("a cron", () => {
     assert.deepEqual(row?.auth_user, storedUser);
   });
 
-  it("fires on a thread that is there, or is made for it when that is asked for", async () => {
+  it("fires on an existing thread, or on one that it creates with `if_not_exists`", async () => {
     await using w = await world();
     const { crons, threads, assistants } = w.service;
     const { thread_id } = await threads.create();
@@ -126,7 +126,7 @@ describe("a cron", () => {
     assert.equal((await crons.create(thread_id, { ...hourly, on_run_completed: null })).on_run_completed, null);
   });
 
-  it("is refused for what its runs would be refused for", async () => {
+  it("is refused for each option that its runs would be refused for", async () => {
     await using w = await world({ webhooks: { url: { allowed_domains: ["good.example"] } } });
     const { crons } = w.service;
     const create = (overrides: Partial<CronCreate>) => crons.create(null, { ...hourly, ...overrides });
@@ -147,7 +147,7 @@ describe("a cron", () => {
     assert.equal((await create({ webhook: "https://good.example/" })).enabled, true);
   });
 
-  it("ends at a time, however that is written", async () => {
+  it("ends at a time in any format", async () => {
     await using w = await world();
     const { crons } = w.service;
     const end = async (end_time: string) => {
@@ -169,7 +169,7 @@ describe("a cron", () => {
     assert.deepEqual(await end("2026-11-20T16:00:00Z"), [four, null], "the end itself is no tick");
   });
 
-  it("goes by the clock of its zone", async () => {
+  it("uses the clock of its time zone", async () => {
     await using w = await world();
     const next = async (schedule: string, timezone: string | null) =>
       (await w.service.crons.create(null, { ...hourly, schedule, timezone })).next_run_date;
@@ -178,7 +178,7 @@ describe("a cron", () => {
     assert.equal(await next("@daily", null), "2026-11-21T00:00:00.000Z");
   });
 
-  it("does not fire while it is disabled", async () => {
+  it("has no next run date while it is disabled", async () => {
     await using w = await world();
     const { crons } = w.service;
     const cron = await crons.create(null, { ...hourly, enabled: false });
@@ -191,8 +191,8 @@ describe("a cron", () => {
   });
 });
 
-describe("a change of a cron", () => {
-  it("keeps what it does not name, merges metadata and takes away what is null", async () => {
+describe("an update of a cron", () => {
+  it("keeps absent members, merges metadata and removes what is null", async () => {
     await using w = await world();
     const { crons } = w.service;
     const cron = await crons.create(null, {
@@ -220,7 +220,7 @@ describe("a change of a cron", () => {
     assert.deepEqual(await crons.get(cron.cron_id), await crons.update(cron.cron_id, {}));
   });
 
-  it("computes the next time from now where the timing changes, and not elsewhere", async () => {
+  it("computes the next run date from now if the timing changes, and only then", async () => {
     await using w = await world({ crons: { enabled: false } });
     const { crons } = w.service;
     const { cron_id } = await crons.create(null, hourly);
@@ -235,7 +235,7 @@ describe("a change of a cron", () => {
     assert.equal(await at({ timezone: null, enabled: true }), "2026-11-20T18:05:00.000Z");
   });
 
-  it("is refused as its creation would be", async () => {
+  it("is refused for the same reasons as a creation", async () => {
     await using w = await world({ webhooks: { url: { allowed_domains: ["good.example"] } } });
     const { crons, threads } = w.service;
     const { thread_id } = await threads.create();
@@ -252,7 +252,7 @@ describe("a change of a cron", () => {
 });
 
 describe("crons", () => {
-  it("are found, counted and deleted", async () => {
+  it("are searched, counted and deleted", async () => {
     await using w = await world();
     const { crons, threads, assistants } = w.service;
     const { thread_id } = await threads.create();

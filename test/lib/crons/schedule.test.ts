@@ -93,7 +93,7 @@ describe("schedules", () => {
     });
   }
 
-  it("have no tick at their end or after it", () => {
+  it("have no fire time at or after their end", () => {
     const noon = Date.parse("2026-11-20T12:00Z");
     const before = noon - 3_600_000;
     assert.equal(nextFireTime(timing("0 12 * * *", null, noon + 1), before), noon);
@@ -101,7 +101,7 @@ describe("schedules", () => {
     assert.equal(nextFireTime(timing("0 12 * * *", null, noon - 1), before), null);
   });
 
-  it("list the ticks of a time, so many at most", () => {
+  it("list the fire times of a period up to a limit", () => {
     const first = Date.parse("2026-11-20T12:00Z");
     const minutes = (count: number): number[] => Array.from({ length: count }, (_, i) => first + i * 60_000);
     assert.deepEqual(fireTimesUntil(timing("* * * * *"), first, first + 179_999, 10), minutes(3));

@@ -16,7 +16,7 @@ describe("a later attempt", () => {
       },
     });
 
-  it("goes on in the same numbers, says so, and shows once the state that it goes on from", async () => {
+  it("continues the frame numbers, emits a metadata frame and emits once the state from which it continues", async () => {
     const clock = testClock();
     const first = faulty();
     const second = first.share();
@@ -59,7 +59,7 @@ describe("a later attempt", () => {
     );
   });
 
-  it("shows the state that it goes on from where the executor does not", async () => {
+  it("emits the state from which it continues when the executor does not", async () => {
     const clock = testClock();
     const first = faulty();
     const second = first.share();
@@ -88,7 +88,7 @@ describe("a later attempt", () => {
     ]);
   });
 
-  it("charges no attempt after a shut-down, and tells readers nothing there", async () => {
+  it("is not charged after a shutdown, which readers do not see", async () => {
     const clock = testClock();
     const first = faulty();
     const second = first.share();

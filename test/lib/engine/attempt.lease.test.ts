@@ -5,7 +5,7 @@ import { testClock } from "../../suite/kit.ts";
 import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
 import { aborted, ask, graph, state } from "./attempt.harness.ts";
 
-describe("a lease", () => {
+describe("a lease of a run", () => {
   const waiting = (signals: AbortSignal[]): Executor =>
     graph(async function* (_job, signal) {
       signals.push(signal);
@@ -18,7 +18,7 @@ describe("a lease", () => {
     ["fails", () => Promise.reject(new Error("no"))],
     ["is not answered", () => new Promise<never>(() => {})],
   ] as const) {
-    it(`counts as lost shortly before it is over, when its renewal ${how}`, async () => {
+    it(`counts as lost shortly before its end when its renewal ${how}`, async () => {
       const clock = testClock();
       const { storage, faults } = faulty();
       const signals: AbortSignal[] = [];
@@ -41,7 +41,7 @@ describe("a lease", () => {
     });
   }
 
-  it("is kept when renewals fail for a while", async () => {
+  it("is kept while some renewals fail", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const signals: AbortSignal[] = [];
@@ -60,7 +60,7 @@ describe("a lease", () => {
     assert.equal(signals[0]?.reason, "cancelled");
   });
 
-  it("survives an event loop that stands still while it is renewed", async () => {
+  it("survives an event loop stall during its renewal", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     let skew = 0;
@@ -85,7 +85,7 @@ describe("a lease", () => {
     await kit.service.runs.cancel(thread_id, run.run_id, { wait: true });
   });
 
-  it("that was over before its claim was answered is asked for again, and the run is left to whoever took it", async () => {
+  it("is claimed again if it ended before the claim's result arrived, unless another process has claimed the run", async () => {
     const clock = testClock();
     const first = faulty();
     const second = first.share();
@@ -122,7 +122,7 @@ describe("a lease", () => {
     assert.deepEqual(executed, ["late", "other"]);
   });
 
-  it("that was lost ends the readers of a run that is gone, and no others", async () => {
+  it("ends the readers of a deleted run when it is lost, and no others", async () => {
     const clock = testClock();
     const first = faulty();
     const second = first.share();

@@ -8,7 +8,7 @@ import { advanceUntil, clockedService, collect, faulty } from "../../support/fau
 import { ask, graph, state } from "./attempt.harness.ts";
 
 describe("a recorded state", () => {
-  it("that has what is not JSON fails the run at once", async () => {
+  it("fails the run at once when it has values that are not JSON", async () => {
     const clock = testClock();
     await using kit = await clockedService(clock, {
       executor: graph(async function* () {
@@ -26,7 +26,7 @@ describe("a recorded state", () => {
     assert.deepEqual(values, { __error__: { error: "TypeError", message } });
   });
 
-  it("is the newest alone where a run of durability exit is put back", async () => {
+  it("is the only one of a requeued run with durability exit", async () => {
     const clock = testClock();
     const first = faulty();
     const second = first.share();
@@ -50,7 +50,7 @@ describe("a recorded state", () => {
     );
   });
 
-  it("is kept with durability exit when its executor ignores the time limit, and dropped when it ignores a cancel", async () => {
+  it("is kept with durability exit when the executor ignores a timeout, and dropped when it ignores a cancel", async () => {
     for (const [timeout_ms, expected] of [
       [1_000, { n: 1 }],
       [60_000, null],
@@ -79,7 +79,7 @@ describe("a recorded state", () => {
     }
   });
 
-  it("is stored in one batch with the frames that show it", async () => {
+  it("is stored in one batch with its frames", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const text = "x".repeat(100_000);

@@ -8,7 +8,7 @@ import { advanceUntil, clockedService, collect, faulty, kill } from "../../suppo
 import { aborted, ask, custom, graph, hasState, resumable, state, toPairs } from "./attempt.harness.ts";
 
 describe("a run that is stopped", () => {
-  it("does not execute when it was cancelled before its worker knew of it", async () => {
+  it("is not executed if it was cancelled before its worker had the result of the claim", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     let executions = 0;
@@ -40,7 +40,7 @@ describe("a run that is stopped", () => {
     assert.equal((await kit.service.runs.get(thread_id, run?.run_id as string)).status, "interrupted");
   });
 
-  it("does not execute when it was rolled back before its worker knew of it, and frees its thread", async () => {
+  it("is not executed if it was rolled back before its worker had the result of the claim, and unlocks its thread", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const inputs: unknown[] = [];
@@ -77,7 +77,7 @@ describe("a run that is stopped", () => {
     );
   });
 
-  it("has ended when its executor had, even if the service stops before that is stored", async () => {
+  it("has the end of its executor even if the service stops before that is stored", async () => {
     const clock = testClock();
     const first = faulty();
     first.faults.close = async () => {};
@@ -108,7 +108,7 @@ describe("a run that is stopped", () => {
     assert.equal(row?.attempt, 1);
   });
 
-  it("ends without executing when its worker is dead", async () => {
+  it("ends without another execution if its worker is dead", async () => {
     const clock = testClock();
     const first = faulty();
     const second = first.share();
@@ -145,7 +145,7 @@ describe("a run that is stopped", () => {
     );
   });
 
-  it("shows nothing and writes nothing after an executor that ignores its signal was abandoned", async () => {
+  it("emits and writes nothing after its executor ignored the signal and was abandoned", async () => {
     const clock = testClock();
     const { storage, calls } = faulty();
     const late: unknown[] = [];
@@ -196,7 +196,7 @@ describe("a run that is stopped", () => {
     );
   });
 
-  it("keeps its thread until its executor has settled, when it was rolled back", async () => {
+  it("locks its thread until its executor has settled, if it was rolled back", async () => {
     const clock = testClock();
     const log: string[] = [];
     const settle = Promise.withResolvers<void>();
@@ -247,8 +247,8 @@ describe("a run that is stopped", () => {
       [true, 3_000, 3_000],
     ] as const) {
       const configured = abandon_ms === undefined ? "" : " as its graph says";
-      const whose = alone ? "nobody else" : "somebody else";
-      it(`holds up the run that stops it by ${multitask_strategy} for ${waits} ms where ${whose} can execute the thread${configured}, and its readers learn why`, async () => {
+      const whose = alone ? "no other process" : "another process";
+      it(`delays the run that stops it by ${multitask_strategy} by ${waits} ms where ${whose} can execute the thread${configured}, and emits the reason`, async () => {
         const clock = testClock();
         const real = nodeSqlite(":memory:");
         const late = Promise.withResolvers<void>();
@@ -302,7 +302,7 @@ describe("a run that is stopped", () => {
     }
   }
 
-  it("says nothing of it to readers of a run that waits for no longer than a moment", async () => {
+  it("emits no reason to readers of a run that waits for a moment only", async () => {
     const clock = testClock();
     await using kit = await clockedService(clock, {
       executor: graph(async function* (job, signal) {
@@ -326,7 +326,7 @@ describe("a run that is stopped", () => {
     );
   });
 
-  it("gives its thread free after the abandon time, when it was rolled back and does not settle", async () => {
+  it("unlocks its thread after the abandon time, if it was rolled back and does not settle", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     await using kit = await clockedService(clock, {
@@ -359,7 +359,7 @@ describe("a run that is stopped", () => {
     assert.equal(failures, 3);
   });
 
-  it("ends as timeout with what its steps have done", async () => {
+  it("ends as timeout with the states of its steps", async () => {
     const clock = testClock();
     const reasons: unknown[] = [];
     let entered = 0;

@@ -7,7 +7,7 @@ import { advanceUntil, clockedService, collect, faulty } from "../../support/fau
 import { aborted, ask, custom, graph, ids, resumable, state, toPairs } from "./attempt.harness.ts";
 
 describe("frames of a resumable run", () => {
-  it("reach readers once they are stored, with the checkpoints made before them", async () => {
+  it("are emitted after they are stored with the checkpoints before them", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const go = Promise.withResolvers<void>();
@@ -56,7 +56,7 @@ describe("frames of a resumable run", () => {
     assert.deepEqual(again.list, read.list);
   });
 
-  it("are shown once and in order though every verb of the storage fails once, and the run executes once", async () => {
+  it("are emitted once and in order when every storage operation fails once, and the run executes once", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     let executions = 0;
@@ -109,7 +109,7 @@ describe("frames of a resumable run", () => {
     assert.deepEqual(new Set(failed), new Set(verbs));
   });
 
-  it("are not shown when they could not be stored before the lease was lost", async () => {
+  it("are not emitted if the lease is lost before they are stored", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     await using kit = await clockedService(clock, {
@@ -135,7 +135,7 @@ describe("frames of a resumable run", () => {
     );
   });
 
-  it("make the executor wait when too many are not stored", async () => {
+  it("block the executor while too many are unsaved", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     let yielded = 0;
@@ -165,7 +165,7 @@ describe("frames of a resumable run", () => {
     assert.equal(yielded, 500);
   });
 
-  it("are stored while the run goes on also where checkpoints wait for its end", async () => {
+  it("are stored during the run also if checkpoints are stored at its end", async () => {
     const clock = testClock();
     const { storage } = faulty();
     const go = Promise.withResolvers<void>();
@@ -191,7 +191,7 @@ describe("frames of a resumable run", () => {
     assert.deepEqual((await kit.service.threads.state(thread_id)).values, { at: 2 });
   });
 
-  it("leaves one checkpoint a run with durability exit, where it ended or failed, and none where it was cut off", async () => {
+  it("have one checkpoint per run with durability exit, at its end or failure, and none after an abort", async () => {
     const clock = testClock();
     let hangs = false;
     const log = (end: number): string[] => Array.from({ length: end }, (_, n) => `line ${n} of a long enough log`);
@@ -242,7 +242,7 @@ describe("frames of a resumable run", () => {
   });
 });
 
-describe("an executor whose event cannot be taken", () => {
+describe("an executor with an event that cannot be handled", () => {
   it("is stopped and has settled before its run ends", async () => {
     const clock = testClock();
     const order: string[] = [];

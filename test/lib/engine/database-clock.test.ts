@@ -69,8 +69,8 @@ function world(): {
 
 const off = (clock: DatabaseClock, time: () => number): number => Math.abs(clock.now() - time());
 
-describe("the clock of the database", () => {
-  it("is known to half of the shortest round trip", async () => {
+describe("the database clock", () => {
+  it("is exact to half of the shortest round trip", async () => {
     const it = world();
     it.ways.push([90, 0], [0, 70], [3, 1], [0, 200]);
     const clock = await startDatabaseClock(it);
@@ -82,7 +82,7 @@ describe("the clock of the database", () => {
     clock.stop();
   });
 
-  it("is followed where it goes faster or slower", async () => {
+  it("follows a database whose clock is faster or slower", async () => {
     for (const step of [2, -2]) {
       const it = world();
       const clock = await startDatabaseClock(it);
@@ -99,7 +99,7 @@ describe("the clock of the database", () => {
     }
   });
 
-  it("does not go back by a little, and at once where it must go back by much", async () => {
+  it("does not go back by small differences, and goes back at once by large ones", async () => {
     const it = world();
     const clock = await startDatabaseClock(it);
     it.set(-400);
@@ -119,7 +119,7 @@ describe("the clock of the database", () => {
     clock.stop();
   });
 
-  it("is asked anew when the process stood still, also where its monotonic clock did", async () => {
+  it("is read again after the process was suspended, also if its monotonic clock stopped", async () => {
     const it = world();
     const clock = await startDatabaseClock(it);
     await it.clock.advance(1_500);
@@ -132,7 +132,7 @@ describe("the clock of the database", () => {
     clock.stop();
   });
 
-  it("is not taken from an answer that was long on its way", async () => {
+  it("ignores slow responses", async () => {
     const it = world();
     const clock = await startDatabaseClock(it);
     it.ways.push([4_000, 0], [4_000, 0], [4_000, 0], [4_000, 0]);
@@ -147,7 +147,7 @@ describe("the clock of the database", () => {
     clock.stop();
   });
 
-  it("goes on from what is known while the database does not answer", async () => {
+  it("continues from the last reading while the database fails", async () => {
     const it = world();
     it.failure = new Error("gone");
     await assert.rejects(startDatabaseClock(it), it.failure);
@@ -172,7 +172,7 @@ describe("a service whose storage has a clock", () => {
   const createStorage = (now: () => Promise<number>): Storage => ({ ...nodeSqlite(":memory:"), now });
   const executor = fromFunctions({ echo: async () => ({}) });
 
-  it("goes by it, and leaves it when it stops", async () => {
+  it("uses it until the service stops", async () => {
     const it = world();
     const storage = createStorage(it.now);
     const service = await createService({ storage, executor, environment: { ...it.environment, log: () => {} } });
@@ -185,7 +185,7 @@ describe("a service whose storage has a clock", () => {
     assert.equal(it.queryCount, queryCount);
   });
 
-  it("asks no more when it came to nothing", async () => {
+  it("stops reading it when the service does not start", async () => {
     const it = world();
     const storage = createStorage(it.now);
     const environment = { ...it.environment, log: () => {} };

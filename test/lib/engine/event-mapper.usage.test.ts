@@ -7,8 +7,8 @@ import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { ConfigError, type FunctionJob } from "../../../lib/mod.ts";
 import { testService } from "../../suite/kit.ts";
 
-describe("what an agent has spent", () => {
-  it("is summed and kept with the trace of its run, of a failed one too", async () => {
+describe("the model usage of a run", () => {
+  it("is summed and stored with the trace, also of failed runs", async () => {
     await using kit = await testService({
       agents: {
         async *writer({ spend }) {
@@ -33,7 +33,7 @@ describe("what an agent has spent", () => {
     assert.equal(await kit.service.usage.traceUsage("00000000-0000-4000-8000-000000000000"), null);
   });
 
-  it("is kept of attempts too that were rolled back or shut down", async () => {
+  it("is stored of attempts that were rolled back or shut down", async () => {
     const folder = await mkdtemp(join(tmpdir(), "greenroom-spending-"));
     try {
       let started = Promise.withResolvers<void>();
@@ -71,7 +71,7 @@ describe("what an agent has spent", () => {
     }
   });
 
-  it("costs the configured price of its model where it names no cost", async () => {
+  it("gets its cost from the configured price of the model if it has none", async () => {
     await using kit = await testService({
       usage: { prices: { big: { tokens_in: 2, tokens_out: 10 } } },
       agents: {
@@ -97,7 +97,7 @@ describe("what an agent has spent", () => {
     }
   });
 
-  it("counts at most what a report can show", async () => {
+  it("is capped at the maximum of reports", async () => {
     await using kit = await testService({
       usage: { prices: { dear: { tokens_in: 1e308, tokens_out: 1 } } },
       agents: {
@@ -113,7 +113,7 @@ describe("what an agent has spent", () => {
     assert.deepEqual(await kit.service.usage.traceUsage(run.run_id), spent);
   });
 
-  it("fails the run that reports no number", async () => {
+  it("fails the run if it has no number", async () => {
     await using kit = await testService({
       agents: {
         async *writer({ spend }) {

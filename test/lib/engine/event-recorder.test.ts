@@ -39,8 +39,8 @@ async function opened({ service }: TestService, thread_id: string = crypto.rando
   return { thread_id, live };
 }
 
-describe("the events of runs that end in other ways", () => {
-  it("end with `failed` and the error, after their children", async () => {
+describe("the events of a run that does not succeed", () => {
+  it("end with `failed` and the error, after those of its children", async () => {
     const executor = acting(async function* () {
       yield child("started", "a:1");
       yield child("started", "a:1", "b:2");
@@ -56,7 +56,7 @@ describe("the events of runs that end in other ways", () => {
     await live.close();
   });
 
-  it("end with `failed` when they time out, with `interrupted` when they are cancelled", async () => {
+  it("end with `failed` on a timeout and with `interrupted` on a cancel", async () => {
     const executor = acting(
       async function* ({ input }, signal) {
         yield child("started", "a:1");
@@ -83,7 +83,7 @@ describe("the events of runs that end in other ways", () => {
     await live.close();
   });
 
-  it("end the messages that are open, before their children", async () => {
+  it("end open messages before those of its children", async () => {
     const fails: AgentFunction = async function* () {
       yield "Hel";
       throw new RangeError("too far");
@@ -114,7 +114,7 @@ describe("the events of runs that end in other ways", () => {
     await live.close();
   });
 
-  it("say of runs that are cancelled in the queue only that they are over, behind the run that executes", async () => {
+  it("have only an end, after the active run, if it is cancelled in the queue", async () => {
     const go = Promise.withResolvers<void>();
     const executor = acting(async function* () {
       await go.promise;
@@ -142,7 +142,7 @@ describe("the events of runs that end in other ways", () => {
     await live.close();
   });
 
-  it("say of runs that are deleted in the queue that they are over", async () => {
+  it("have only an end if it is deleted in the queue", async () => {
     const go = Promise.withResolvers<void>();
     const executor = acting(async function* () {
       await go.promise;
@@ -165,7 +165,7 @@ describe("the events of runs that end in other ways", () => {
     await live.close();
   });
 
-  it("leave the end of a run that is deleted later, for readers that have not read it", async () => {
+  it("keep the end for readers that have not read it if the run is deleted", async () => {
     const executor = acting(async function* () {
       yield token(1);
       yield finalState;
@@ -190,7 +190,7 @@ describe("the events of runs that end in other ways", () => {
   });
 
   for (const way of ["a run with multitask_strategy rollback", "cancel with action rollback"]) {
-    it(`are forgotten when their run is rolled back, but for its end: ${way}`, async () => {
+    it(`are deleted when the run is rolled back, except the end: ${way}`, async () => {
       const executor = acting(async function* ({ input }, signal) {
         yield token(1);
         if ((input as { wait?: boolean }).wait !== false) await aborted(signal);
@@ -223,7 +223,7 @@ describe("the events of runs that end in other ways", () => {
     });
   }
 
-  it("are replayed from the last 10 turns, and from earlier ones with `since`", async () => {
+  it("are replayed from the last 10 claims, and from earlier ones with `since`", async () => {
     const executor = acting(async function* () {
       yield token(1);
       yield finalState;
@@ -255,7 +255,7 @@ describe("the events of runs that end in other ways", () => {
     await live.close();
   });
 
-  it("tell questions and answers, each once", async () => {
+  it("have each interrupt and each resume once", async () => {
     const asker: AgentFunction = async function* ({ interrupt, command }) {
       if (command?.resume === undefined) yield interrupt("ok?");
       yield `answer: ${JSON.stringify(command?.resume)}`;
@@ -275,7 +275,7 @@ describe("the events of runs that end in other ways", () => {
     await live.close();
   });
 
-  it("come from graphs with their own checkpoints and without protocol events too", async () => {
+  it("come also from graphs with checkpoints of their own and without protocol events", async () => {
     const script: Script = async function* (job) {
       const at = { ns: "", checkpoint_id: "1f000000-0000-6000-8000-000000000001" };
       const checkpointFields = {
@@ -309,7 +309,7 @@ describe("the events of runs that end in other ways", () => {
 });
 
 describe("the events of a run whose process was killed", () => {
-  it("go on in the next attempt: one `running`, one end for each child, each question once", async () => {
+  it("continue in the next attempt: one `running`, one end for each child, each interrupt once", async () => {
     const clock = testClock();
     const shared = faulty();
     const second = shared.share();

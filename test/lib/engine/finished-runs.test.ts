@@ -71,7 +71,7 @@ const ticks = async (): Promise<void> => {
 };
 
 describe("onRunFinished", () => {
-  it("is called once, with how the run ended, when that is stored", async () => {
+  it("is called once with the completion of a run after it was stored", async () => {
     const statuses: unknown[] = [];
     const finishedRuns = new FinishedRunLog();
     await using kit = await testService({
@@ -105,7 +105,7 @@ describe("onRunFinished", () => {
     assert.deepEqual(statuses, ["success"]);
   });
 
-  it("tells of failures, time-outs, questions and stateless runs", async () => {
+  it("is called for failed, timed out, interrupted and stateless runs", async () => {
     await using world = await open({ worker: { run_timeout_ms: 1_000 } });
     const { service } = world.kit;
     const status: Record<string, unknown> = {};
@@ -121,7 +121,7 @@ describe("onRunFinished", () => {
     });
   });
 
-  it("tells of runs that are cancelled while they go on, and before they start", async () => {
+  it("is called for runs that are cancelled during execution and before it", async () => {
     await using world = await open();
     const { service } = world.kit;
     const { thread_id } = await service.threads.create();
@@ -143,7 +143,7 @@ describe("onRunFinished", () => {
     assert.equal(world.finishedRuns.runs.length, 2);
   });
 
-  it("tells of runs that a new one interrupts", async () => {
+  it("is called for runs that a new run interrupts", async () => {
     await using world = await open();
     const { service } = world.kit;
     const { thread_id } = await service.threads.create();
@@ -164,7 +164,7 @@ describe("onRunFinished", () => {
     });
   });
 
-  it("says nothing of runs that were rolled back or deleted", async () => {
+  it("is not called for runs that were rolled back or deleted", async () => {
     await using world = await open();
     const { service } = world.kit;
     const { thread_id } = await service.threads.create();
@@ -184,7 +184,7 @@ describe("onRunFinished", () => {
     );
   });
 
-  it("says nothing of a run that is put back when the service stops", async () => {
+  it("is not called for a run that is requeued at a shutdown", async () => {
     const world = await open();
     const { thread_id } = await world.kit.service.threads.create();
     await startHeldRun(world.kit, thread_id);
@@ -192,7 +192,7 @@ describe("onRunFinished", () => {
     assert.deepEqual(world.finishedRuns.runs, []);
   });
 
-  it("disturbs nothing when it throws, rejects or hangs", async () => {
+  it("affects nothing when it throws, rejects or hangs", async () => {
     let calls = 0;
     const hooks = [
       () => {
@@ -226,7 +226,7 @@ describe("onRunFinished", () => {
     await keepAlive(kit.service.stop(0));
   });
 
-  it("is waited for, for a moment, when the service stops", async () => {
+  it("is awaited for a moment when the service stops", async () => {
     const ended: string[] = [];
     const kit = await testService({
       agents,
@@ -247,7 +247,7 @@ describe("onRunFinished", () => {
 });
 
 describe("a log that throws", () => {
-  it("disturbs nothing", async () => {
+  it("affects nothing", async () => {
     const log = (): never => {
       throw new Error("the disk is full");
     };

@@ -10,8 +10,8 @@ import { advanceUntil, clockedService, faulty, kill } from "../../support/faulty
 const LEASE_MS = 10_000;
 const worker = { concurrency: 2, lease_ms: LEASE_MS };
 
-describe("a worker", () => {
-  it("starts no run beside an executor of its thread that has lost its lease", async () => {
+describe("a worker near a lost lease", () => {
+  it("starts no run beside an executor of the same thread that has lost its lease", async () => {
     const clock = testClock();
     const log: string[] = [];
     const settle = Promise.withResolvers<void>();
@@ -45,7 +45,7 @@ describe("a worker", () => {
     assert.deepEqual(log, ["begins 1", "ends 1", "begins 2", "ends 2"]);
   });
 
-  it("starts no run with its creation while it has stood still and not looked at its leases yet", async () => {
+  it("starts no run with its creation after a stall, before it has checked its leases", async () => {
     const clock = testClock();
     let behind_ms = 0;
     const claimed: boolean[] = [];
@@ -67,7 +67,7 @@ describe("a worker", () => {
     assert.deepEqual(claimed, [true, false]);
   });
 
-  it("renews a lease whose last quarter has begun before the executor begins", async () => {
+  it("renews a lease in its last quarter before the executor starts", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     let stall_ms = 0;
@@ -105,7 +105,7 @@ describe("a worker", () => {
     assert.deepEqual(renewalsAtStart, [1]);
   });
 
-  it("ends the messages of an earlier attempt, although it could not read that attempt's events at first", async () => {
+  it("ends the messages of an earlier attempt when it could not read its events at first", async () => {
     const [clock, later] = [testClock(), testClock()];
     const first = faulty();
     const second = first.share();
@@ -136,7 +136,7 @@ describe("a worker", () => {
     assert.equal((await readMessageEvents()).at(-1), "error");
   });
 
-  it("shows a reader that has seen a later attempt nothing of one that has lost its lease", async () => {
+  it("emits nothing of an attempt without lease to a reader that has seen a later attempt", async () => {
     const clock = testClock();
     const { storage, faults, share } = faulty();
     let sentClaim: ClaimRequest | undefined;
@@ -174,7 +174,7 @@ describe("a worker", () => {
     await reading;
   });
 
-  it("claims no run with the end of another one while the lease of a third has expired", async () => {
+  it("claims no run with the end of another while the lease of a third has expired", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const gate = Promise.withResolvers<void>();

@@ -157,8 +157,8 @@ async function startStandingStill(
   return { inTime, startedCount: startedJobs.length, renewed };
 }
 
-describe("a process that stood still", () => {
-  it("does not take up its own run when a renewal was on its way meanwhile", async () => {
+describe("a process that stalled", () => {
+  it("does not claim its own run if a renewal was in flight", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
     const { storage, faults } = faulty;
     await using kit = await clockedService(clock, { storage, executor, environment });
@@ -184,7 +184,7 @@ describe("a process that stood still", () => {
     assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
   });
 
-  it("does not take up its own run wherever it stood still on its way to a claim", async () => {
+  it("does not claim its own run, wherever it stalled before a claim", async () => {
     for (let at = 1; at <= 16; at++) {
       const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
       let callsLeft = Number.POSITIVE_INFINITY;
@@ -212,7 +212,7 @@ describe("a process that stood still", () => {
     }
   });
 
-  it("gives the thread of a rolled-back run to no new run before the old executor has settled", async () => {
+  it("starts no new run on the thread of a rolled-back run before the old executor has settled", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
     await using kit = await clockedService(clock, { storage: faulty.storage, executor, environment });
     const { runs, threads } = kit.service;
@@ -230,7 +230,7 @@ describe("a process that stood still", () => {
     settle(fresh.run_id);
   });
 
-  it("nor with the end of another run", async () => {
+  it("starts no run with the end of another while an old executor of its thread is active", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
     const worker = { concurrency: 2 };
     await using kit = await clockedService(clock, { storage: faulty.storage, executor, environment, worker });
@@ -251,7 +251,7 @@ describe("a process that stood still", () => {
     settle(fresh.run_id);
   });
 
-  it("keeps a run whose renewals fail for long, where nobody else can take it", async () => {
+  it("keeps a run whose renewals fail for long if no other process can claim it", async () => {
     const { clock, environment, executor, startedJobs, standStill, settle } = world();
     const { storage, faults } = faulty(Object.assign(nodeSqlite(":memory:"), { single_process: true }));
     await using kit = await clockedService(clock, { storage, executor, environment });
@@ -273,9 +273,9 @@ describe("a process that stood still", () => {
 
   for (const isTakenOver of [true, false]) {
     const then = isTakenOver
-      ? "does not start a run that was taken from it"
+      ? "does not start a run that another process has claimed"
       : "renews its lease before it starts a run";
-    it(`${then} while it stood still between the claim and the start, with a reader waiting`, async () => {
+    it(`${then} after a stall between the claim and the start, with a reader waiting`, async () => {
       for (const stream_resumable of [true, false]) {
         let at = 1;
         for (; ; at++) {
@@ -290,7 +290,7 @@ describe("a process that stood still", () => {
     });
   }
 
-  it("starts a run once whose claim was not answered meanwhile", async () => {
+  it("starts a run once if the result of its claim arrived after the stall", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, end } = world();
     const { storage, faults } = faulty;
     await using kit = await clockedService(clock, { storage, executor, environment });
@@ -311,7 +311,7 @@ describe("a process that stood still", () => {
     assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
   });
 
-  it("waits longer for a claim's answer when it stands still again meanwhile", async () => {
+  it("waits longer for the result of a claim after another stall", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, end } = world();
     const { storage, faults } = faulty;
     // Another process could take the run up, so it does not wait for ever.
@@ -329,7 +329,7 @@ describe("a process that stood still", () => {
     await end(run, laterRun);
   });
 
-  it("and is so busy that each timer is late waits no longer than a while for a claim's answer", async () => {
+  it("waits a limited time for the result of a claim if each timer is late", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, end } = world();
     const { storage, faults } = faulty;
     const busy = { ...environment, timer: (ms: number, fn: () => void) => environment.timer(ms + 50, fn) };

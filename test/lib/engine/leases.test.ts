@@ -54,7 +54,7 @@ function createSubject(alone = false): Subject {
 }
 
 describe("a lease that cannot be renewed", () => {
-  it("is lost shortly before it is over", async () => {
+  it("is lost shortly before its end", async () => {
     const { clock, lost } = createSubject();
     await clock.advance(LEASE_MS * 0.85);
     assert.equal(lost(), false);
@@ -62,7 +62,7 @@ describe("a lease that cannot be renewed", () => {
     assert.equal(lost(), true);
   });
 
-  it("is not lost because the process stood still, however often", async () => {
+  it("is not lost by stalls of the process, however many", async () => {
     const { clock, heartbeat: lease, lost, answer, standStill } = createSubject();
     await clock.advance(LEASE_MS / 2);
     for (let n = 0; n < 5; n++) {
@@ -77,7 +77,7 @@ describe("a lease that cannot be renewed", () => {
     lease.stop();
   });
 
-  it("is lost when the process goes on and the store still does not answer", async () => {
+  it("is lost after a stall if the store still does not respond", async () => {
     const { clock, lost, standStill } = createSubject();
     await clock.advance(LEASE_MS / 2);
     await standStill(LEASE_MS);
@@ -86,7 +86,7 @@ describe("a lease that cannot be renewed", () => {
     assert.equal(lost(), true);
   });
 
-  it("is lost when the store refuses", async () => {
+  it("is lost when the store refuses the renewal", async () => {
     const { clock, lost, answer, standStill } = createSubject(true);
     await clock.advance(LEASE_MS / 2);
     await standStill(LEASE_MS);

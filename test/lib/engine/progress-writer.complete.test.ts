@@ -23,8 +23,8 @@ const acting = (execute: (job: Job, signal: AbortSignal) => AsyncIterable<Execut
 const token = (n: number): ExecutorEvent => ({ type: "stream", mode: "custom", data: { n } });
 const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));
 
-describe("a thread that is read while its run ends", () => {
-  it("costs no frame and no event of the run", async () => {
+describe("reads of a thread while its run ends", () => {
+  it("lose no frame and no event of the run", async () => {
     const go = Promise.withResolvers<void>();
     const firstSave = Promise.withResolvers<void>();
     const ended = Promise.withResolvers<void>();
@@ -66,7 +66,7 @@ describe("a thread that is read while its run ends", () => {
   });
 });
 
-describe("a run that waits for its next attempt and has stored nothing", () => {
+describe("a requeued run without stored output", () => {
   const start: ExecutorEvent = {
     ...{ type: "event", method: "messages", namespace: ["a:1"], node: "a" },
     data: { event: "message-start", id: "m", role: "ai", run_id: "m" },
@@ -74,7 +74,7 @@ describe("a run that waits for its next attempt and has stored nothing", () => {
   const ask = { assistant_id: "g", input: {} };
 
   for (const way of ["it is cancelled", "a newer run interrupts it"]) {
-    it(`closes the message that its attempt has left open when ${way}`, async () => {
+    it(`ends the open message of its attempt when ${way}`, async () => {
       const shared = faulty();
       const executor: Executor = {
         graphs: () => [{ graph_id: "g", protocol_events: true }, { graph_id: "other" }],

@@ -7,8 +7,8 @@ import { createSaveScheduler } from "../../../lib/engine/save-scheduler.ts";
 import { fromFunctions } from "../../../lib/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 
-describe("rounds of saves", () => {
-  it("begin together, later the more runs the last one had, and at most 50 ms later", async () => {
+describe("the save scheduler", () => {
+  it("starts saves together, after a delay of 10 to 50 ms that grows with their number", async () => {
     const clock = testClock();
     const began: string[] = [];
     const from = clock.now();
@@ -35,7 +35,7 @@ describe("rounds of saves", () => {
     assert.deepEqual(began.splice(0), ["f at 110"]);
   });
 
-  it("leave out who has saved by then, and begin anew after that", async () => {
+  it("leaves out cancelled saves, and starts a new round afterwards", async () => {
     const clock = testClock();
     const began: string[] = [];
     const join = createSaveScheduler(clock);
@@ -54,7 +54,7 @@ describe("rounds of saves", () => {
     assert.deepEqual(began, ["d"]);
   });
 
-  it("are one commit for many streams", async () => {
+  it("makes one commit for many streams", async () => {
     const [streams, tokens] = [20, 50];
     const clock = testClock();
     const driver = nodeSqliteDriver(":memory:");

@@ -5,8 +5,8 @@ import { testClock, testService } from "../../suite/kit.ts";
 
 const HOUR_MS = 3_600_000;
 
-describe("a clock that is set back by an hour", () => {
-  it("keeps no run waiting that was to start at once, and lets a later one wait for its time", async () => {
+describe("a worker whose clock is set back by an hour", () => {
+  it("starts an immediate run at once and a delayed one at its time", async () => {
     const clock = testClock();
     let skew = 0;
     const gate = Promise.withResolvers<void>();

@@ -9,7 +9,7 @@ import { advanceUntil, collect, faulty } from "../../support/faulty.ts";
 const ask = (assistant_id: string): { assistant_id: string; input: JsonObject } => ({ assistant_id, input: {} });
 
 describe("a worker", () => {
-  it("does not execute its own run again when the event loop stood still for longer than the lease", async () => {
+  it("does not retry its own run after an event loop stall that outlasts the lease", async () => {
     const clock = testClock();
     let skew = 0;
     let executions = 0;
@@ -36,7 +36,7 @@ describe("a worker", () => {
     assert.equal(run?.status, "success");
   });
 
-  it("stores the end of a run again when the store failed once, instead of executing the run again", async () => {
+  it("stores the end of a run again after one failure instead of executing the run again", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     let executions = 0;
@@ -60,7 +60,7 @@ describe("a worker", () => {
     assert.equal(failures, 2);
   });
 
-  it("answers readers also when the end of a run was stored but its answer was lost", async () => {
+  it("responds to readers if the end of a run was stored and its result was lost", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     await using kit = await testService({
@@ -83,7 +83,7 @@ describe("a worker", () => {
     assert.deepEqual(await joined.result, { done: true });
   });
 
-  it("leaves a run whose progress cannot be stored, and can stop", async () => {
+  it("stops with a run whose progress cannot be stored", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const waits = Promise.withResolvers<void>();
@@ -109,7 +109,7 @@ describe("a worker", () => {
     assert.ok(kit.log.some(({ level }) => level === "error"));
   });
 
-  it("abandons an executor that goes on after its signal", async () => {
+  it("abandons an executor that continues after its signal", async () => {
     const clock = testClock();
     const deaf: Executor = {
       graphs: () => [{ graph_id: "deaf" }],
@@ -135,7 +135,7 @@ describe("a worker", () => {
     assert.equal((await kit.service.runs.get(thread_id, stream.run.run_id)).status, "interrupted");
   });
 
-  it("starts at once what waited for a place that a refused run gave back", async () => {
+  it("uses a worker slot at once that a refused run gave back", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     await using kit = await testService({
@@ -160,7 +160,7 @@ describe("a worker", () => {
     assert.deepEqual(await waiting.result, { ok: true });
   });
 
-  it("starts a new run with its creation, though a look for others goes on", async () => {
+  it("starts a new run with its creation while a claim is in flight", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const gate = Promise.withResolvers<void>();
@@ -185,7 +185,7 @@ describe("a worker", () => {
     gate.resolve();
   });
 
-  it("keeps a place for each run that waits, and looks for it first", async () => {
+  it("keeps a worker slot for each waiting run, which it claims first", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
@@ -222,7 +222,7 @@ describe("a worker", () => {
     await advanceUntil(clock, () => startedRuns.length === 3);
   });
 
-  it("takes the reader of an unreadable state for what it is", async () => {
+  it("returns a StateUnreadable error to readers of a state that cannot be read", async () => {
     const executor = fromFunctions({ ok: async () => ({ ok: true }) });
     const broken: Executor = {
       graphs: () => [{ graph_id: "ok" }],
@@ -251,7 +251,7 @@ describe("a worker", () => {
     await storage.close();
   });
 
-  it("stands by while another process executes the runs, and takes over when it is gone", async () => {
+  it("stands by while another process holds the worker lock, and takes over when that ends", async () => {
     const clock = testClock();
     const { storage, faults, calls } = faulty();
     let alone = false;
@@ -278,7 +278,7 @@ describe("a worker", () => {
     assert.equal((await kit.service.metrics()).standby, false);
   });
 
-  it("tells when claiming fails or hangs, and when it works again", async () => {
+  it("logs when claims fail or hang, and when they work again", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     await using kit = await testService({ storage, agents: { ok: async () => ({ ok: true }) }, environment: clock });
@@ -304,7 +304,7 @@ describe("a worker", () => {
     assert.equal(kit.service.healthy(), true);
   });
 
-  it("tells when its timers do not fire any more", async () => {
+  it("logs when its timers stop firing", async () => {
     const clock = testClock();
     let late = 0;
     const environment = { ...clock, now: () => clock.now() + late };
@@ -317,7 +317,7 @@ describe("a worker", () => {
     assert.equal(kit.service.healthy(), true);
   });
 
-  it("takes the run that waits longest in the batch that ends another, instead of a claim for each", async () => {
+  it("claims the longest waiting run in the batch that ends another", async () => {
     const { storage, calls } = faulty();
     const gate = Promise.withResolvers<void>();
     const order: unknown[] = [];
@@ -352,7 +352,7 @@ describe("a worker", () => {
     assert.ok((calls.claimRun ?? 0) - before <= 4, `${(calls.claimRun ?? 0) - before} claims for 58 runs`);
   });
 
-  it("starts a run when it is due", async () => {
+  it("starts a delayed run at its time", async () => {
     const clock = testClock();
     const { storage, calls } = faulty();
     const started: number[] = [];

@@ -63,7 +63,7 @@ const call = (index: number, id: string, name: string, args: readonly string[], 
   );
 
 describe("content blocks: streamed text", () => {
-  it("starts with the first chunk, and ends with usage, reason and what the provider says", () => {
+  it("starts with the first chunk, and ends with usage, finish reason and provider metadata", () => {
     const usage_metadata = { input_tokens: 3, output_tokens: 1, total_tokens: 4 };
     const response_metadata = { model_provider: "openai", model_name: "gpt" };
     assert.deepEqual(
@@ -87,7 +87,7 @@ describe("content blocks: streamed text", () => {
     );
   });
 
-  it("takes lists of blocks, with an index and without", () => {
+  it("accepts lists of blocks with and without an index", () => {
     const parts = [
       { content: [{ type: "text", text: "a", index: 0 }] },
       { content: [{ type: "text", text: "b", index: 0 }] },
@@ -111,7 +111,7 @@ describe("content blocks: streamed text", () => {
     assert.deepEqual(streamed(...loose), [started, ...text(0, "a", "b"), ended()]);
   });
 
-  it("keeps what comes beside the text", () => {
+  it("keeps the other members of the message", () => {
     const annotations = [{ type: "citation", url: "https://a.example" }];
     assert.deepEqual(streamed({ content: [{ type: "text", text: "a", annotations }] }), [
       started,
@@ -124,13 +124,13 @@ describe("content blocks: streamed text", () => {
     ]);
   });
 
-  it("shows a message without content as start and end", () => {
+  it("has only a start and an end for a message without content", () => {
     assert.deepEqual(streamed({ content: "" }), [started, ended()]);
   });
 });
 
 describe("content blocks: reasoning", () => {
-  it("of Anthropic, with its signature", () => {
+  it("has the signature of Anthropic's thinking", () => {
     assert.deepEqual(
       streamed(
         { content: [{ type: "thinking", thinking: "Let ", index: 0 }] },
@@ -142,7 +142,7 @@ describe("content blocks: reasoning", () => {
     );
   });
 
-  it("of OpenAI, DeepSeek, Groq, Bedrock, Google and in standard form", () => {
+  it("comes from OpenAI, DeepSeek, Groq, Bedrock, Google and the standard form", () => {
     const forms: JsonObject[] = [
       { content: [], additional_kwargs: { reasoning: { id: "r1", summary: [{ index: 0, text: "Hm" }] } } },
       { content: "", additional_kwargs: { reasoning_content: "Hm" } },
@@ -164,7 +164,7 @@ describe("content blocks: reasoning", () => {
 });
 
 describe("content blocks: tool calls", () => {
-  it("grow as snapshots, and end with their arguments", () => {
+  it("streams as growing arguments, and ends with the parsed arguments", () => {
     assert.deepEqual(
       streamed(
         { content: "Wait", tool_call_chunks: [{ index: 0, id: "c1", name: "search", args: "" }] },
@@ -182,7 +182,7 @@ describe("content blocks: tool calls", () => {
     );
   });
 
-  it("are told apart without an index, and where all have the same one", () => {
+  it("separates calls without an index, and calls with the same index", () => {
     for (const indexFields of [{}, { index: 0 }] as JsonObject[]) {
       assert.deepEqual(
         streamed(
@@ -195,7 +195,7 @@ describe("content blocks: tool calls", () => {
     }
   });
 
-  it("that grow side by side end again with all of their arguments", () => {
+  it("ends interleaved calls with all of their arguments", () => {
     const events = streamed(
       { content: "", tool_call_chunks: [{ index: 0, id: "c1", name: "a", args: '{"x":' }] },
       { content: "", tool_call_chunks: [{ index: 1, id: "c2", name: "b", args: '{"y":' }] },
@@ -214,7 +214,7 @@ describe("content blocks: tool calls", () => {
     );
   });
 
-  it("of Anthropic are not repeated from the content", () => {
+  it("does not repeat Anthropic's calls from the content", () => {
     assert.deepEqual(
       streamed(
         {
@@ -230,7 +230,7 @@ describe("content blocks: tool calls", () => {
     );
   });
 
-  it("with arguments that are no object are invalid", () => {
+  it("marks arguments that are no object as invalid", () => {
     const invalid = (args: string): JsonObject => ({
       type: "invalid_tool_call",
       id: "c1",
@@ -247,7 +247,7 @@ describe("content blocks: tool calls", () => {
     }
   });
 
-  it("with long arguments are shown less often, but end whole", () => {
+  it("emits long arguments less often, and completely at the end", () => {
     const pieces = Array.from(
       { length: 5000 },
       (_, at) => `${at === 0 ? '{"x":"' : ""}0123456789${at === 4999 ? '"}' : ""}`,
@@ -264,7 +264,7 @@ describe("content blocks: tool calls", () => {
 });
 
 describe("content blocks: media and others", () => {
-  it("stream their data, and end with all of it", () => {
+  it("streams the data, and ends with all of it", () => {
     assert.deepEqual(
       streamed(
         { content: [{ type: "image", mimeType: "image/png", data: "AAAA", index: 0 }] },
@@ -283,7 +283,7 @@ describe("content blocks: media and others", () => {
     );
   });
 
-  it("are read in the forms of all providers", () => {
+  it("reads the forms of all providers", () => {
     const forms: readonly (readonly [JsonObject, JsonObject])[] = [
       [
         { type: "image", source_type: "base64", mime_type: "image/png", data: "AA==" },
@@ -324,7 +324,7 @@ describe("content blocks: media and others", () => {
     assert.deepEqual((file.at(-2) as JsonObject).content, { type: "file", url: "https://a.example" });
   });
 
-  it("are read from OpenAI's additional members", () => {
+  it("reads OpenAI's additional members", () => {
     const image = { type: "image_generation_call", id: "i1", result: "AA==", output_format: "webp" };
     assert.deepEqual(streamed({ content: "", additional_kwargs: { tool_outputs: [image] } }).slice(1, -1), [
       ...block(
@@ -348,14 +348,14 @@ describe("content blocks: media and others", () => {
     });
   });
 
-  it("that are unknown stay as they are", () => {
+  it("keeps unknown blocks unchanged", () => {
     const part = { type: "server_tool_call", id: "s1", name: "web_search", args: { query: "a" } };
     assert.deepEqual(whole({ type: "ai", content: [part] }), [started, ...block(0, part, [], part), ended()]);
   });
 });
 
 describe("content blocks: whole messages", () => {
-  it("show each block with one delta", () => {
+  it("emits each block of a whole message with one delta", () => {
     const usage_metadata = { input_tokens: 1, output_tokens: 1, total_tokens: 2 };
     const message = {
       type: "ai",
@@ -373,7 +373,7 @@ describe("content blocks: whole messages", () => {
     ]);
   });
 
-  it("have the role of their type", () => {
+  it("uses the role of the message type", () => {
     const roles = { human: "human", system: "system", ai: "ai", tool: "tool", function: "tool" };
     for (const [type, role] of Object.entries(roles)) {
       const [start] = whole({ type, content: "a", tool_call_id: "c1" });
@@ -384,10 +384,10 @@ describe("content blocks: whole messages", () => {
   });
 });
 
-describe("content blocks: ends", () => {
+describe("content blocks: ends of messages", () => {
   const chunk = (id: string, content = "Hi"): JsonObject => ({ type: "AIMessageChunk", id, content });
 
-  it("come with the whole message, once, and its usage counts", () => {
+  it("come once with the whole message and its usage", () => {
     for (const end of ["chunk", "finish"] as const) {
       const blocks = new ContentBlocks();
       const first = blocks.addMessage(chunk("m"), at);
@@ -434,7 +434,7 @@ describe("content blocks: ends", () => {
     );
   });
 
-  it("keep messages apart that stream side by side", () => {
+  it("keep concurrent messages apart", () => {
     const blocks = new ContentBlocks();
     const events = ["run-a", "b", "run-a", "b"].flatMap((id) => blocks.addMessage(chunk(id, id), at));
     events.push(...blocks.close([]));
@@ -443,11 +443,11 @@ describe("content blocks: ends", () => {
     assert.deepEqual(toEventData(of("b"), "b"), [{ ...started, id: "b" }, ...text(0, "b", "b"), ended()]);
   });
 
-  it("are none for messages without an id", () => {
+  it("are missing for messages without an id", () => {
     assert.deepEqual(new ContentBlocks().addMessage({ type: "AIMessageChunk", content: "a" }, at), []);
   });
 
-  it("are at the root for agents without tasks", () => {
+  it("are in the root namespace for agents without tasks", () => {
     const [start] = new ContentBlocks().addMessage(chunk("m"), {
       langgraph_checkpoint_ns: "",
       langgraph_node: "agent",

@@ -91,8 +91,8 @@ function checkpoint(
   };
 }
 
-describe("checkpoints of a job", () => {
-  it("shows what was put before it is stored, and the same after", async () => {
+describe("JobCheckpoints", () => {
+  it("returns a checkpoint before and after it is stored", async () => {
     await using fixture = await open();
     const { job, store, storage, claimed } = fixture;
     await job.put(checkpoint(1, ["a"], null));
@@ -111,7 +111,7 @@ describe("checkpoints of a job", () => {
     assert.equal(job.hasReady(), false);
   });
 
-  it("shows what is held, whatever a save takes meanwhile", async () => {
+  it("returns held checkpoints whatever a save drains", async () => {
     await using fixture = await open();
     const { job, store } = fixture;
     const [first, second] = [checkpoint(1, ["a"], null), checkpoint(2, ["b"], 1)];
@@ -136,7 +136,7 @@ describe("checkpoints of a job", () => {
     assert.equal(await writes(), 1, "its write is stored");
   });
 
-  it("lists stored and unstored checkpoints once each, newest first", async () => {
+  it("lists stored and unsaved checkpoints once each, newest first", async () => {
     await using fixture = await open();
     const { job, store } = fixture;
     await job.put(checkpoint(1, ["a"], null));
@@ -151,7 +151,7 @@ describe("checkpoints of a job", () => {
     assert.deepEqual(limited, [3, 2]);
   });
 
-  it("stores what a growing list gains, and reads it back whole", async () => {
+  it("stores the new items of a growing list, and reads the whole list", async () => {
     await using fixture = await open();
     const { job, storage, claimed } = fixture;
     const messages: string[] = Array.from({ length: 20 }, (_, i) => `${i}${"x".repeat(100)}`);
@@ -174,7 +174,7 @@ describe("checkpoints of a job", () => {
     assert.equal(middle?.values[0]?.data, JSON.stringify(messages.slice(0, 120)));
   });
 
-  it("takes a changed last element for a new list", async () => {
+  it("stores a list with a changed last element as a new list", async () => {
     await using fixture = await open();
     const { job, storage, claimed, store } = fixture;
     const long = "x".repeat(2_000);
@@ -193,7 +193,7 @@ describe("checkpoints of a job", () => {
     }
   });
 
-  it("refuses every write once the lease is lost", async () => {
+  it("refuses every write after the lease is lost", async () => {
     await using fixture = await open({ sync: true });
     const { job, storage, claimed } = fixture;
     await job.put(checkpoint(1, ["a"], null));
@@ -205,7 +205,7 @@ describe("checkpoints of a job", () => {
     );
   });
 
-  it("makes ids that sort by time and never below the head", () => {
+  it("creates ids that sort by time and never below the head", () => {
     const environment = { ...systemEnvironment(), now: () => NOW };
     const ids = [createCheckpointId(environment, null)];
     for (let i = 0; i < 50; i++) ids.push(createCheckpointId(environment, ids.at(-1) ?? null));

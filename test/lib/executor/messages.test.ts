@@ -10,7 +10,7 @@ const coerce = (value: Json, fallback: "human" | "ai" = "human"): JsonObject =>
 const bare = { additional_kwargs: {}, response_metadata: {} };
 
 describe("coerceMessage", () => {
-  it("takes every role and type", () => {
+  it("accepts every role and type", () => {
     const names = [
       ["user", "human"],
       ["human", "human"],
@@ -28,7 +28,7 @@ describe("coerceMessage", () => {
     }
   });
 
-  it("takes strings, pairs and what LangChain serialises", () => {
+  it("accepts strings, pairs and serialized LangChain messages", () => {
     assert.deepEqual(coerce("hi"), { type: "human", content: "hi", id: "new", ...bare });
     assert.deepEqual(coerce("hi", "ai").type, "ai");
     assert.deepEqual(coerce(["user", "hi"]), { type: "human", content: "hi", id: "new", ...bare });
@@ -42,7 +42,7 @@ describe("coerceMessage", () => {
     });
   });
 
-  it("keeps other fields and an own __proto__ key", () => {
+  it("keeps other members and an own __proto__ key", () => {
     const message = coerce(
       JSON.parse('{"role":"user","content":[{"type":"text","text":"x"}],"name":"Ann","__proto__":{"a":1}}'),
     );
@@ -51,7 +51,7 @@ describe("coerceMessage", () => {
     assert.equal(Object.getPrototypeOf(message), Object.prototype);
   });
 
-  it("turns OpenAI's tool calls into ours", () => {
+  it("converts OpenAI's tool calls", () => {
     const call = (text: string): Json => ({ id: "c", type: "function", function: { name: "add", arguments: text } });
     const message = coerce({ role: "assistant", content: null, tool_calls: [call('{"a":1}'), call("{oops}")] });
     assert.equal(message.content, "");
@@ -61,7 +61,7 @@ describe("coerceMessage", () => {
     assert.deepEqual(coerce({ type: "ai", content: "", tool_calls: ours }).tool_calls, ours);
   });
 
-  it("refuses everything else with a text that says why", () => {
+  it("refuses everything else with a reason", () => {
     const wrong: readonly (readonly [Json, RegExp])[] = [
       [null, /not null/],
       [5, /not 5/],
@@ -98,7 +98,7 @@ describe("reduceMessages", () => {
   const remove = (id: string): JsonObject => ({ type: "remove", content: "", id });
   const ids = (messages: Json[]): Json[] => messages.map((item) => (item as JsonObject).id as Json);
 
-  it("appends, replaces in place and removes, without changing its lists", () => {
+  it("appends, replaces in place and removes without changing its arguments", () => {
     const frozenMessages = Object.freeze([message("a"), message("b"), "odd"]);
     const right = Object.freeze([message("c"), message("a", "new"), remove("b"), message("c", "newer")]);
     const merged = reduceMessages(frozenMessages, right);
@@ -106,14 +106,14 @@ describe("reduceMessages", () => {
     assert.equal(reduceMessages(frozenMessages, [])[0], frozenMessages[0]);
   });
 
-  it("clears everything before remove all", () => {
+  it("removes all messages before `remove all`", () => {
     assert.deepEqual(ids(reduceMessages([message("a")], [message("b"), remove("__remove_all__"), message("c")])), [
       "c",
     ]);
     assert.deepEqual(reduceMessages([message("a")], [remove("__remove_all__")]), []);
   });
 
-  it("refuses to remove what is not there", () => {
+  it("refuses to remove an unknown message", () => {
     assert.throws(() => reduceMessages([message("a")], [remove("z")]), /"z"/);
     assert.throws(() => reduceMessages([message("a")], [remove("a"), remove("a")]), /"a"/);
   });
@@ -127,7 +127,7 @@ describe("MessageFrames", () => {
     return (frameList.at(-1) as { data: JsonObject[] }).data[0] as JsonObject;
   };
 
-  it("gives metadata once, every partial, and the full message once", () => {
+  it("emits the metadata once, every partial, and the complete message once", () => {
     const frames = new MessageFrames();
     const metadata = { langgraph_node: "chat" };
     const content = (frame: MessageFrame | undefined): Json | undefined =>
@@ -151,7 +151,7 @@ describe("MessageFrames", () => {
     assert.deepEqual(frames.finish([full]), []);
   });
 
-  it("keeps a message in the graph where it was begun, whoever tells that it is complete", () => {
+  it("keeps the namespace in which a message began", () => {
     const frames = new MessageFrames();
     const namespaces = (frameList: readonly MessageFrame[]): Json[] =>
       frameList.map(({ event, namespace }) => [event, ...namespace]);
@@ -170,7 +170,7 @@ describe("MessageFrames", () => {
     assert.deepEqual(namespaces(frames.addMessage(whole("n"), {})), [["messages/complete", "child:1"]]);
   });
 
-  it("completes a full message at once, also one that grew by chunks", () => {
+  it("completes a full message at once, also after its chunks", () => {
     const frames = new MessageFrames();
     const full = { type: "tool", id: "m", content: "42" };
     frames.addMessage(chunk({ content: "4" }), {});
@@ -209,7 +209,7 @@ describe("MessageFrames", () => {
     assert.equal("tool_call_chunks" in whole, false);
   });
 
-  it("sums usage and joins what providers add", () => {
+  it("sums usage and joins the strings of providers", () => {
     const merged = last([
       { usage_metadata: { input_tokens: 5, output_tokens: 1, input_token_details: { cache_read: 2 } } },
       { additional_kwargs: { reasoning_content: "Hm" }, response_metadata: { model_name: "m1" } },
@@ -229,8 +229,8 @@ describe("MessageFrames", () => {
   });
 });
 
-describe("mode messages of a function", () => {
-  it("completes each reply before the next one begins, and one that is in the state before the run's error", async () => {
+describe("stream mode `messages` of a function", () => {
+  it("completes each reply before the next one begins, and the replies in the state before the run's error", async () => {
     await using kit = await testService({
       agents: {
         async *twice() {

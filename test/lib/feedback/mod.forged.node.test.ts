@@ -24,7 +24,7 @@ async function readResponse(answer: Promise<Response>): Promise<unknown[]> {
 }
 
 describe("a forged feedback token", () => {
-  it("is answered as every other one, and records nothing", () =>
+  it("gets the same response as every other one, and records nothing", () =>
     inWorld(async ({ forge, kit, token }) => {
       const { tried, answers, recorded } = await forge(10_000);
       assert.deepEqual([tried, recorded], [10_000, 0]);
@@ -36,7 +36,7 @@ describe("a forged feedback token", () => {
       assert.equal(good.status, 200, "the token that all of it was made from is good");
     }));
 
-  it("of a run that was rolled back or deleted is as unknown as one that never was", () =>
+  it("of a rolled-back or deleted run gets the response of an unknown token", () =>
     inWorld(async ({ dead, kit }) => {
       assert.equal(dead.length, 8);
       const post = (id: string) =>
@@ -47,8 +47,8 @@ describe("a forged feedback token", () => {
     }));
 });
 
-describe("what belongs to another workspace", () => {
-  it("is as unknown as what does not exist", () =>
+describe("a row of another workspace", () => {
+  it("gets the response of a row that does not exist", () =>
     inWorld(async ({ ask, foreign_run, kit }) => {
       const foreignTrace = (await serviceInternals(kit.service).options.storage.getTrace(foreign_run)) ?? assert.fail();
       const theirs = await kit.service.accounts.createKey({ kind: "sk", workspaces: [foreignTrace.workspace_id] });

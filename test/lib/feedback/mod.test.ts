@@ -90,8 +90,8 @@ describe("the feedback keys of a run", () => {
   });
 });
 
-describe("an id of a record", () => {
-  it("holds the time, and is of version 7", () => {
+describe("the id of a feedback record", () => {
+  it("is a UUID of version 7 with the creation time", () => {
     const uuid = () => "ffffffff-ffff-4abc-9def-0123456789ab";
     const id = uuidV7({ now: () => 0x0123456789ab, uuid });
     assert.equal(id, "01234567-89ab-7abc-9def-0123456789ab");
@@ -100,8 +100,8 @@ describe("an id of a record", () => {
   });
 });
 
-describe("records made with a key", () => {
-  it("are kept whole, under the id that was sent", async () => {
+describe("creations of feedback records", () => {
+  it("store all members under the sent id", async () => {
     await using kit = await feedbackKit();
     const id = "019AA0B0-0000-7000-8000-00000000ABCD";
     const source = { type: "model", metadata: { m: 1 }, user_id: "ignored" };
@@ -137,7 +137,7 @@ describe("records made with a key", () => {
     assert.deepEqual(plain.feedback_source, { type: "api", metadata: null, user_id: "u", user_name: null });
   });
 
-  it("are made once for an id with the same content", async () => {
+  it("create one record for an id with the same content", async () => {
     await using kit = await feedbackKit();
     const id = UNKNOWN;
     const first = await make(kit, { id, score: 1, value: { a: 1, b: 2 } });
@@ -151,7 +151,7 @@ describe("records made with a key", () => {
     assert.deepEqual((await ask(kit, "GET", FEEDBACK)).json, [first]);
   });
 
-  it("are refused where something is wrong with them", async () => {
+  it("are refused with 422 for invalid members and 404 for unknown runs and sessions", async () => {
     await using kit = await feedbackKit();
     const record = { run_id: RUN, key: "k", score: 1 };
     const table: readonly (readonly [body: unknown, expected: string])[] = [
@@ -182,7 +182,7 @@ describe("records made with a key", () => {
     assert.deepEqual((await ask(kit, "GET", FEEDBACK)).json, []);
   });
 
-  it("may be on a project alone", async () => {
+  it("accept a session without a run", async () => {
     await using kit = await feedbackKit({ identity });
     const record = await make(kit, { run_id: null, session_id: P2, score: 1 });
     assert.deepEqual([record.run_id, record.trace_id, record.session_id, record.start_time], [null, null, P2, null]);
@@ -191,8 +191,8 @@ describe("records made with a key", () => {
   });
 });
 
-describe("one record", () => {
-  it("is changed where the patch names something", async () => {
+describe("a feedback record", () => {
+  it("is updated in the members of the patch", async () => {
     await using kit = await feedbackKit();
     const first = await make(kit, { score: 1, value: "v", comment: "c", correction: { a: 1 } });
     const path = `${FEEDBACK}/${first.id.toUpperCase()}`;
@@ -221,7 +221,7 @@ describe("one record", () => {
     assert.equal((await ask(kit, "GET", `${FEEDBACK}/${id}`)).status, 404);
   });
 
-  it("is not found by an id that is unknown, malformed or of another workspace", async () => {
+  it("answers 404 for an unknown id, a malformed one and one of another workspace", async () => {
     await using kit = await feedbackKit();
     const elsewhere: Caller = { ...editor, workspaces: new Map([[W2, editor.workspaces.get(W1) ?? new Set()]]) };
     const { id } = await make(kit, { run_id: FOREIGN_RUN }, elsewhere);
@@ -243,7 +243,7 @@ describe("one record", () => {
 });
 
 describe("lists of records", () => {
-  it("are narrowed by every parameter", async () => {
+  it("are filtered by every parameter", async () => {
     await using kit = await feedbackKit({ identity });
     const ids: string[] = [];
     const user = "44444444-0000-4000-8000-000000000001";
@@ -306,7 +306,7 @@ describe("lists of records", () => {
     assert.equal((await ask(kit, "GET", `${FEEDBACK}?run={run}&run=x`)).loc, "query.run.1");
   });
 
-  it("have numbers per key", async () => {
+  it("have statistics per key", async () => {
     await using kit = await feedbackKit();
     for (const [score, value] of [
       [true, "good"],
@@ -324,8 +324,8 @@ describe("lists of records", () => {
   });
 });
 
-describe("permissions", () => {
-  it("are asked for by what is done", async () => {
+describe("permissions of feedback", () => {
+  it("are required by operation", async () => {
     await using kit = await feedbackKit();
     const { id } = await make(kit, {});
     const body = { run_id: RUN, key: "k", feedback_key: "k" };
@@ -363,8 +363,8 @@ describe("permissions", () => {
   });
 });
 
-describe("runs that are not known here", () => {
-  it("may be of other servers, where that is allowed", async () => {
+describe("feedback on unknown runs", () => {
+  it("is accepted with `external_runs`", async () => {
     await using kit = await feedbackKit({ external_runs: true });
     const body = { run_id: UNKNOWN, feedback_key: "k" };
     const { status, json } = await ask(kit, "POST", `${FEEDBACK}/tokens`, { body });
@@ -383,7 +383,7 @@ describe("runs that are not known here", () => {
     }
   });
 
-  it("are where their deployment is before they have started", async () => {
+  it("is accepted with the session of the deployment before the run has started", async () => {
     for (const stateless of [false, true]) {
       await using kit = await feedbackKit({ identity });
       const scope = { deployment: "default" };
@@ -404,8 +404,8 @@ describe("runs that are not known here", () => {
   });
 });
 
-describe("what clients ask first", () => {
-  it("sends their feedback to its route", async () => {
+describe("GET /api/v1/info", () => {
+  it("makes clients send feedback to its route", async () => {
     await using kit = await feedbackKit();
     const answer = await kit.send("GET", "/api/v1/info");
     const info = (await answer.json()) as { version: string; batch_ingest_config: object };

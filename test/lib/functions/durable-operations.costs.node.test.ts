@@ -81,7 +81,7 @@ async function measureCost({ counts }: World, work: () => Promise<unknown>): Pro
 }
 
 describe("suspended runs", () => {
-  it("hold no timer, no statement and no place of `limits.pending`; each wake-up costs the same", async () => {
+  it("hold no timer, no statement and no share of `limits.pending`, and each wake-up costs the same", async () => {
     const dueTime = testClock().now() + 2 * HOUR_MS;
     let woken = 0;
     const world = await counted({
@@ -138,7 +138,7 @@ describe("suspended runs", () => {
 });
 
 describe("a durable step", () => {
-  it("costs the same as the thousandth in a run as before", async () => {
+  it("costs the same at the start of a run and after 1,000 steps", async () => {
     const at: Counts[] = [];
     const world = await counted({
       async steps({ step }) {

@@ -14,8 +14,8 @@ const LEASE_MS = 10_000;
 const worker = { lease_ms: LEASE_MS };
 const request = { assistant_id: "agent", input: {} };
 
-describe("a durable function", () => {
-  it("does not try a step again in a process that stood still until another one had its run", async () => {
+describe("a durable function whose process stalls or dies", () => {
+  it("does not retry a step in a stalled process before another process has the run", async () => {
     const [clock, later] = [testClock(), testClock()];
     const log: string[] = [];
     const createAgent = (process: string) => {
@@ -44,7 +44,7 @@ describe("a durable function", () => {
     assert.deepEqual(log, ["a charges 1", "b charges 2", "b ships"]);
   });
 
-  it("stays open for its answer when its process died before the end of the run was stored", async () => {
+  it("keeps its interrupt pending if the process died before the end of the run was stored", async () => {
     const [clock, later] = [testClock(), testClock()];
     const agent = async ({ step, ask, wait }: FunctionJob): Promise<string> => {
       await step("begin", () => 1);
@@ -74,7 +74,7 @@ describe("a durable function", () => {
     assert.equal(readTexts((await threads.state(thread_id)).values).at(-1), "This one RX-7");
   });
 
-  it("does not fail when its process stood still between two calls that its store did not answer", async () => {
+  it("does not fail if the process stalled between two storage operations that failed", async () => {
     const clock = testClock();
     const { storage, faults, calls } = faulty();
     const agent = async ({ step, sleep }: FunctionJob): Promise<string> => {
@@ -102,7 +102,7 @@ describe("a durable function", () => {
     assert.equal(calls.suspendRun, 1);
   });
 
-  it("asks beside a sleep also when the id of an ask takes long to make", async () => {
+  it("raises its interrupts beside a sleep also if creating their ids takes long", async () => {
     const clock = testClock();
     const agent = async ({ ask, sleep }: FunctionJob): Promise<string> => {
       void sleep("cool off", "30d");
@@ -139,7 +139,7 @@ describe("a durable function", () => {
     );
   });
 
-  it("wakes for an event that comes while its run is being suspended", async () => {
+  it("wakes for an event that arrives during its suspension", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     let reads = 0;
@@ -170,7 +170,7 @@ describe("a durable function", () => {
     );
   });
 
-  it("does not begin anew when another process deletes its thread while it reads what it has done", async () => {
+  it("does not start over when another process deletes its thread while it reads the journal", async () => {
     const clock = testClock();
     const first = faulty();
     const second = first.share();
@@ -200,7 +200,7 @@ describe("a durable function", () => {
     assert.deepEqual(log, ["charged"]);
   });
 
-  it("keeps what a step has written when a stop comes between the states before its entry", async () => {
+  it("keeps the states that a step wrote if a stop comes before its journal entry", async () => {
     const storage = nodeSqlite(":memory:");
     const agent = async function* ({ step }: FunctionJob) {
       yield "Before. ";
@@ -235,7 +235,7 @@ describe("a durable function", () => {
     assert.deepEqual(readTexts((await threads.state(thread_id)).values), ["Before. ", "one two ", "After."]);
   });
 
-  it("says no reply twice that a step has ended", async () => {
+  it("emits a reply once that a step has completed", async () => {
     const [clock, later] = [testClock(), testClock()];
     const first = faulty();
     const second = first.share();

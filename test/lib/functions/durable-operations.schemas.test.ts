@@ -54,9 +54,9 @@ const ACCEPTED: readonly unknown[] = [
 
 type Ends = Readonly<Record<string, unknown>>;
 
-describe("the schema of", () => {
+describe("the schema of a durable operation", () => {
   for (const verb of ["ask", "wait"] as const) {
-    it(`${verb} is refused if it cannot validate`, async () => {
+    it(`${verb} is refused if it is invalid or not supported`, async () => {
       let schema: unknown;
       await using kit = await testService({
         agents: {
@@ -79,7 +79,7 @@ describe("the schema of", () => {
     });
   }
 
-  it("wait in a graph is refused if it cannot validate", async () => {
+  it("wait in a graph is refused if it is invalid", async () => {
     const graph = new StateGraph(Annotation.Root({ got: Annotation<unknown> }))
       .addNode("node", async () => ({ got: await waitInGraph("it", { schema: { type: "bool" } }) }))
       .addEdge(START, "node")

@@ -8,7 +8,7 @@ import { keepAlive } from "../../support/alive.ts";
 keepAlive();
 
 describe("step", () => {
-  it("returns the result, and stores it once", async () => {
+  it("returns its result and stores it once", async () => {
     let calls = 0;
     await using kit = await testService({
       agents: {
@@ -29,7 +29,7 @@ describe("step", () => {
     assert.equal(calls, 1);
   });
 
-  it("continues after an ask in the run that answers", async () => {
+  it("continues after an ask in the run that resumes", async () => {
     const calls: string[] = [];
     await using kit = await testService({
       agents: {
@@ -80,8 +80,8 @@ const readError = async (agent: AgentFunction): Promise<string> =>
   (((await ran(agent)).values as { __error__?: { error: string; message: string } }).__error__ ?? { message: "none" })
     .message;
 
-describe("the channel tasks", () => {
-  it("has the start and the result of each step", async () => {
+describe("stream mode `tasks` of a durable function", () => {
+  it("emits the start and the result of each step", async () => {
     await using kit = await testService({
       agents: {
         async *agent({ step }) {
@@ -113,8 +113,8 @@ describe("the channel tasks", () => {
   });
 });
 
-describe("bad steps", () => {
-  it("are refused with the name and what is wrong", async () => {
+describe("invalid steps", () => {
+  it("are refused with their name and the problem", async () => {
     const cases: readonly [RegExp, AgentFunction][] = [
       [/name of a step must be a text of 1 to 200/, ({ step }) => step("", () => 1)],
       [/name of a step/, ({ step }) => step("a".repeat(201), () => 1)],
@@ -138,7 +138,7 @@ describe("bad steps", () => {
     for (const [expected, agent] of cases) assert.match(await readError(agent), expected);
   });
 
-  it("throw a StepError that names the step, and can be caught", async () => {
+  it("throw a StepError with their name, which the function can catch", async () => {
     const { values } = await ran(async function* ({ step }) {
       try {
         await step("fails", () => {
@@ -152,7 +152,7 @@ describe("bad steps", () => {
     assert.deepEqual(values, { seen: ["StepError", "fails", "TypeError"] });
   });
 
-  it("cannot be used once the call has ended, nor asked by a stateless run", async () => {
+  it("are refused after the call has ended, and interrupts in stateless runs", async () => {
     let again: (() => Promise<unknown>) | undefined;
     await ran(async ({ step }) => {
       again = () => step("late", () => 1);
@@ -165,7 +165,7 @@ describe("bad steps", () => {
     assert.match(JSON.stringify(await result), /ok: a stateless run cannot ask/);
   });
 
-  it("stop at the limits of the journal, which the error names", async () => {
+  it("fail at the limits of the journal with an error that names the limit", async () => {
     const limited = async (steps: object, agent: AgentFunction): Promise<string> => {
       await using kit = await testService({ agents: { agent }, steps: steps as never });
       const { thread_id } = await kit.service.threads.create();
@@ -183,7 +183,7 @@ describe("bad steps", () => {
 });
 
 describe("a step", () => {
-  it("is tried again, with the same key and another number", async () => {
+  it("is retried with the same idempotency key and the next attempt number", async () => {
     const tries: unknown[] = [];
     const { values } = await ran(async function* ({ step }) {
       const value = await step(
@@ -206,7 +206,7 @@ describe("a step", () => {
     );
   });
 
-  it("shows the tokens of a stream as they come, and its message enters the state with the result", async () => {
+  it("streams tokens, and its message enters the state with its result", async () => {
     await using kit = await testService({
       agents: {
         async *agent({ step }) {
@@ -244,7 +244,7 @@ describe("a step", () => {
     assert.deepEqual([messages.map(({ content }) => content), text], [["Before. ", "Hello you"], "Hello you"]);
   });
 
-  it("that nobody awaits is awaited when the function returns", async () => {
+  it("is awaited at the end of the function if the function does not await it", async () => {
     let done = false;
     const { values } = await ran(({ step }) => {
       void step("late", async () => {

@@ -47,8 +47,8 @@ async function spentBy(agent: AgentFunction): Promise<unknown> {
   }
 }
 
-describe("a durable function that has slept", () => {
-  it("reports a spending after a step once", async () => {
+describe("the model usage of a durable function that has slept", () => {
+  it("is reported once after a step", async () => {
     const spent = await spentBy(async ({ step, sleep, spend }) => {
       await step("model", () => "Hi");
       spend({ tokens_in: 10, cost_usd: 0.5 });
@@ -58,7 +58,7 @@ describe("a durable function that has slept", () => {
     assert.deepEqual(spent, createUsage(10, 0.5));
   });
 
-  it("reports each spending once, before, in, between and after steps and several sleeps", async () => {
+  it("is reported once before, in, between and after steps and several sleeps", async () => {
     const spent = await spentBy(async function* ({ step, sleep, spend }) {
       spend({ tokens_in: 1 });
       await step("first", () => {
@@ -82,7 +82,7 @@ describe("a durable function that has slept", () => {
     assert.deepEqual(spent, createUsage(1_121_111));
   });
 
-  it("reports the tokens of a model in a step once", async () => {
+  it("is reported once for the tokens of a model in a step", async () => {
     const model = (): object => ({
       textStream: (async function* () {
         yield "Hi";
@@ -102,8 +102,8 @@ describe("a durable function that has slept", () => {
   });
 });
 
-describe("a durable function that continues in another run or attempt", () => {
-  it("reports to the run that asked what was spent before the answer, and to the next run the remaining part", async () => {
+describe("the model usage of a durable function that continues in another run or attempt", () => {
+  it("is reported to the run that raised the interrupt, and later usage to the run that resumed", async () => {
     const agent: AgentFunction = async ({ step, ask, spend }) => {
       await step("model", () => "Hi");
       spend({ tokens_in: 10 });
@@ -126,7 +126,7 @@ describe("a durable function that continues in another run or attempt", () => {
     "the service stopped": "stop",
     "the process lost its lease": "lease",
   })) {
-    it(`reports once what it spent before ${name}, and what a step spent stays`, async () => {
+    it(`is reported once if it came before ${name}, and the usage of a step is kept`, async () => {
       const [clock, later] = [testClock(), testClock()];
       const first = faulty();
       const second = first.share();

@@ -4,7 +4,7 @@ import type { ExecutorEvent } from "../../../lib/executor/contract.ts";
 import { findStreamed, modes, Thread } from "./execute.harness.ts";
 
 describe("failures of functions", () => {
-  it("are the run's error and leave the updates before them", async () => {
+  it("become the run's error and keep the updates before them", async () => {
     const thread = new Thread();
     const events: ExecutorEvent[] = [];
     const failing = thread.run(
@@ -25,7 +25,7 @@ describe("failures of functions", () => {
     assert.deepEqual([result, text], [{}, error]);
   });
 
-  it("come from everything that is not JSON, and say where it is", async () => {
+  it("are raised for every value that is not JSON, with its path", async () => {
     const loop: { self?: unknown } = {};
     loop.self = loop;
     const wrong: readonly (readonly [unknown, RegExp])[] = [
@@ -62,7 +62,7 @@ describe("failures of functions", () => {
     );
   });
 
-  it("do not come from dates, undefined keys, shared objects and own __proto__ keys", async () => {
+  it("are not raised for dates, undefined members, shared objects and own __proto__ keys", async () => {
     const thread = new Thread();
     const shared = { x: 1 };
     const at = new Date(0);

@@ -11,7 +11,7 @@ describe("interrupts of functions", () => {
     yield { answer: command?.resume };
   };
 
-  it("stop the run with a question, and go on with the answer", async () => {
+  it("stop the run, and the resume value continues it", async () => {
     const thread = new Thread();
     const events = await thread.run(asking, { input: human("hi"), ...modes("values", "updates", "tasks") });
     const interrupts = [{ id: "11111111222233334444555555555555", value: { question: "ok?" } }];
@@ -30,7 +30,7 @@ describe("interrupts of functions", () => {
     assert.deepEqual(thread.states[count]?.source, undefined);
   });
 
-  it("take an answer by interrupt id, and null as an answer", async () => {
+  it("accept a resume value by interrupt id, and null as a resume value", async () => {
     const thread = new Thread();
     await thread.run(asking);
     const id = thread.last.tasks[0]?.interrupts[0]?.id as string;
@@ -43,7 +43,7 @@ describe("interrupts of functions", () => {
     assert.equal((thread.last.values as JsonObject).answer, "unasked");
   });
 
-  it("run what the function does in the end, and may be returned", async () => {
+  it("run the function's `finally`, and can be returned", async () => {
     const thread = new Thread();
     let closed = false;
     await thread.run(async function* ({ interrupt }) {
@@ -63,7 +63,7 @@ describe("interrupts of functions", () => {
     assert.equal(thread.last.tasks[0]?.interrupts[0]?.value, "again?");
   });
 
-  it("before the call hold a run with input until one goes on without", async () => {
+  it("with `interrupt_before` stop a run with input until a run without input continues", async () => {
     const thread = new Thread();
     const events = await thread.run(() => "x", { input: human("hi"), interrupt_before: ["agent"], ...modes("values") });
     assert.deepEqual(thread.last.next, ["agent"]);
@@ -80,7 +80,7 @@ describe("interrupts of functions", () => {
 });
 
 describe("commands to functions", () => {
-  it("update the state by an object or by pairs, in place of input", async () => {
+  it("update the state by an object or by pairs, and replace the input", async () => {
     const thread = new Thread();
     const agent: AgentFunction = ({ state }) => ({ seen: Object.keys(state) });
     await thread.run(agent, { command: { update: { a: 1, messages: "m" } }, input: { ignored: true } });
@@ -99,7 +99,7 @@ describe("commands to functions", () => {
     await assert.rejects(thread.run(agent, { command: { update: ["a", 2] } }), /command\.update/);
   });
 
-  it("go to the function, to the end, and nowhere else", async () => {
+  it("can go to the function and to the end only", async () => {
     const thread = new Thread();
     let calls = 0;
     const agent: AgentFunction = ({ interrupt }) => {

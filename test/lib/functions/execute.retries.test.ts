@@ -5,7 +5,7 @@ import type { Json, JsonObject } from "../../../lib/json.ts";
 import { findStreamed, human, modes, RUN, runAgent, type State, Thread } from "./execute.harness.ts";
 
 describe("later attempts of functions", () => {
-  it("begin again from the state stored last", async () => {
+  it("continue from the last stored state", async () => {
     const thread = new Thread();
     const input = human("hi");
     await assert.rejects(
@@ -33,7 +33,7 @@ describe("later attempts of functions", () => {
     assert.equal(thread.states.length, count + 1);
   });
 
-  it("apply the input where only the state before it was stored", async () => {
+  it("apply the input if only the state before it was stored", async () => {
     const thread = new Thread();
     const { value } = await runAgent(() => "x", thread.job({ input: human("hi") })).next();
     thread.store(value as State, RUN);
@@ -45,7 +45,7 @@ describe("later attempts of functions", () => {
     assert.equal(thread.contents.length, 2);
   });
 
-  it("say once more where a run that was over had stopped, without a call", async () => {
+  it("repeat the last frames of a run that had ended, without a call of the function", async () => {
     const interrupts = [
       { input: human("hi") },
       { input: human("hi"), interrupt_before: "*" },
@@ -70,7 +70,7 @@ describe("later attempts of functions", () => {
   });
 });
 
-describe("later attempts of functions with an answer", () => {
+describe("later attempts of functions with a resume value", () => {
   const asking: AgentFunction = async function* ({ command, interrupt, state }) {
     if (command?.resume === undefined) yield interrupt("ok?");
     yield { answers: [...((state.answers as Json[] | undefined) ?? []), command?.resume ?? null] };
@@ -78,7 +78,7 @@ describe("later attempts of functions with an answer", () => {
   };
 
   for (const by of ["value", "id"] as const) {
-    it(`get it again (by ${by})`, async () => {
+    it(`receive it again (by ${by})`, async () => {
       const thread = new Thread();
       await thread.run(asking, { input: { crash: true }, run_id: "asks" });
       const id = thread.last.tasks[0]?.interrupts[0]?.id as string;

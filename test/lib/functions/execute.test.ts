@@ -22,7 +22,7 @@ describe("fromFunctions", () => {
     assert.throws(() => fromFunctions({ __end__: () => "" }), /reserved/);
   });
 
-  it("runs the smallest program", async () => {
+  it("runs a function that returns a string", async () => {
     const thread = new Thread();
     await thread.run(
       async function* echo({ input }) {
@@ -36,7 +36,7 @@ describe("fromFunctions", () => {
     ]);
   });
 
-  it("leaves the state before the input, with it, and after each step", async () => {
+  it("stores the state before the input, after it and after each step", async () => {
     const thread = new Thread();
     const agent: AgentFunction = async function* () {
       yield { messages: ["a"], count: 1 };
@@ -66,7 +66,7 @@ describe("fromFunctions", () => {
     assert.equal((thread.last.values as JsonObject).other, true);
   });
 
-  it("gives the function its own copy of the state, and keeps a copy of what it yields", async () => {
+  it("gives the function a copy of the state, and copies what it yields", async () => {
     const thread = new Thread();
     const update = { list: [{ a: 1 }] };
     const events = await thread.run(
@@ -87,7 +87,7 @@ describe("fromFunctions", () => {
     assert.deepEqual(thread.contents, [["human", "hi"]]);
   });
 
-  it("keeps input that is no object as the value `input`, and goes on without input", async () => {
+  it("stores input that is no object as the value `input`, and continues without input", async () => {
     const thread = new Thread();
     await thread.run(({ state }) => ({ got: state.input }), { input: [1, 2] });
     assert.deepEqual(thread.last.values, { input: [1, 2], got: [1, 2] });
@@ -97,7 +97,7 @@ describe("fromFunctions", () => {
     assert.equal(thread.states.length, before + 1);
   });
 
-  it("forks from the checkpoint named", async () => {
+  it("forks from the given checkpoint", async () => {
     const thread = new Thread();
     await thread.run(() => "one", { input: human("a") });
     await thread.run(() => "two", { input: human("b"), from: { ns: "", checkpoint_id: "0" } });
@@ -113,7 +113,7 @@ describe("fromFunctions", () => {
 });
 
 describe("tokens of functions", () => {
-  it("become one message with the id they were streamed under", async () => {
+  it("become one message with the id of its stream", async () => {
     const thread = new Thread();
     const events = await thread.run(
       async function* () {
@@ -156,7 +156,7 @@ describe("tokens of functions", () => {
     assert.equal(tuples[3]?.[1].langgraph_step, 2);
   });
 
-  it("come from whatever a function returns", async () => {
+  it("come from each return type of a function", async () => {
     async function* words(): AsyncGenerator<string> {
       yield "a";
       yield "b";
@@ -220,7 +220,7 @@ describe("tokens of functions", () => {
     await assert.rejects(failing, { name: "RangeError", message: "no model" });
   });
 
-  it("are not shown twice, nor are messages that were there before", async () => {
+  it("are not emitted twice, nor are older messages", async () => {
     const thread = new Thread();
     const answer =
       (): AgentFunction =>
@@ -233,7 +233,7 @@ describe("tokens of functions", () => {
 });
 
 describe("stream modes of functions", () => {
-  it("show values, updates, custom data, tasks and events in order", async () => {
+  it("emit values, updates, custom data, tasks and events in order", async () => {
     const thread = new Thread();
     const eventList = await thread.run(
       async function* ({ emit }) {
@@ -274,7 +274,7 @@ describe("stream modes of functions", () => {
     assert.deepEqual(order, ["custom", "updates", "custom", "updates"]);
   });
 
-  it("are only those asked for, and a state is given without any", async () => {
+  it("emit only the requested ones, and the state without any", async () => {
     const thread = new Thread();
     const events = await thread.run(() => undefined, { input: { a: 1 } });
     assert.ok(events.every((event) => event.type === "state"));
@@ -283,7 +283,7 @@ describe("stream modes of functions", () => {
     assert.deepEqual(findStreamed(await thread.run(() => null, modes("updates")), "updates"), [{ agent: null }]);
   });
 
-  it("show what is emitted while the function waits", async () => {
+  it("emit events while the function waits", async () => {
     const thread = new Thread();
     let proceed = (): void => {};
     const gate = new Promise<void>((resolve) => {
@@ -303,7 +303,7 @@ describe("stream modes of functions", () => {
   });
 });
 
-describe("an aborted signal", () => {
+describe("an aborted signal of a function", () => {
   const stopped = async (agent: AgentFunction): Promise<ExecutorEvent[]> => {
     const abort = new AbortController();
     const events: ExecutorEvent[] = [];
@@ -317,7 +317,7 @@ describe("an aborted signal", () => {
     return events;
   };
 
-  it("reaches the function with its reason, at once", async () => {
+  it("has its reason, and is aborted at once", async () => {
     let heard: unknown;
     const events = await stopped(async function* ({ emit, signal }) {
       emit("waiting");
@@ -330,7 +330,7 @@ describe("an aborted signal", () => {
     assert.equal((heard as Error).message, "cancelled");
   });
 
-  it("ends a run once its function has come to rest, though that does not listen", async () => {
+  it("ends the run after a function that ignores it has settled", async () => {
     for (const settles of [() => "done", () => assert.fail("too late")]) {
       const calls: string[] = [];
       const events = await stopped(async ({ emit }) => {
@@ -344,7 +344,7 @@ describe("an aborted signal", () => {
     }
   });
 
-  it("leaves the updates that a generator had yielded when it was at work on the next", async () => {
+  it("keeps the updates that a generator yielded before", async () => {
     const abort = new AbortController();
     const thread = new Thread();
     const agent: AgentFunction = async function* ({ signal }) {
@@ -366,7 +366,7 @@ describe("an aborted signal", () => {
     assert.equal(thread.contents.length, 4);
   });
 
-  it("lets a generator do what it does in the end, and asks nothing more of it", async () => {
+  it("runs the `finally` of a generator, which yields nothing more", async () => {
     const calls: string[] = [];
     const events = await stopped(async function* ({ emit, signal }) {
       try {
@@ -384,7 +384,7 @@ describe("an aborted signal", () => {
     assert.equal(events.length, 1);
   });
 
-  it("stops a run before its function is called", async () => {
+  it("prevents the call of the function if it was aborted before", async () => {
     const agent: AgentFunction = () => assert.fail("called");
     const events = runAgent(agent, new Thread().job(), { signal: AbortSignal.abort(new Error("early")) });
     await assert.rejects(async () => {

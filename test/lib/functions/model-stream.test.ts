@@ -115,7 +115,7 @@ const agents = {
 };
 
 describe("an agent of the AI SDK", () => {
-  it("has calls of tools and their results as messages, and its tokens as usage", async () => {
+  it("stores calls of tools and their results as messages, and tokens as usage", async () => {
     await using test = await testService({ agents });
     const { thread_id } = await test.service.threads.create();
     const input = { messages: [{ role: "user", content: "Hi" }] };
@@ -141,7 +141,7 @@ describe("an agent of the AI SDK", () => {
     assert.deepEqual(roles, ["user", "assistant", "tool", "assistant", "user"]);
   });
 
-  it("streams the same to a page, and in a replay", async () => {
+  it("streams the same chunks live and in a replay", async () => {
     await using test = await testService({ agents });
     const options = { id: "c", fetch: test.fetch };
     const chat = openChat(options);
@@ -160,7 +160,7 @@ describe("an agent of the AI SDK", () => {
     [5, "old"],
     [6, "old6"],
   ] as const) {
-    it(`of version ${version} streams, too, and reports its tokens`, async () => {
+    it(`of version ${version} streams and reports its tokens`, async () => {
       await using test = await testService({ agents });
       const chat = openChat({ id: "c", agent, fetch: test.fetch });
       await chat.sendMessage({ text: "Hi" });

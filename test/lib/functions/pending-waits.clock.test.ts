@@ -60,9 +60,9 @@ const VERBS: readonly (readonly [what: string, agent: AgentFunction])[] = [
   ],
 ];
 
-describe("a clock that is set", () => {
+describe("a clock change during a wait", () => {
   for (const [what, agent] of VERBS) {
-    it(`back by an hour leaves ${what} at its time, also after a restart`, async () => {
+    it(`back by an hour keeps ${what} at its time, also after a restart`, async () => {
       const on = machine();
       const file = newFile();
       const first = await open(on, file, agent);
@@ -83,7 +83,7 @@ describe("a clock that is set", () => {
       assert.equal(steps.length, 1);
     });
 
-    it(`ahead by an hour makes ${what} due, once`, async () => {
+    it(`ahead by an hour makes ${what} due once`, async () => {
       const on = machine();
       await using kit = await open(on, newFile(), agent);
       const { thread_id, run_id } = await start(on, kit);
@@ -95,7 +95,7 @@ describe("a clock that is set", () => {
     });
   }
 
-  it("back by an hour frees the worker of a sleep that was to end soon", async () => {
+  it("back by an hour releases the worker slot of a short sleep", async () => {
     const on = machine();
     const started = Promise.withResolvers<void>();
     await using kit = await open(on, newFile(), async ({ sleep }) => {
@@ -117,7 +117,7 @@ describe("a clock that is set", () => {
     await soon(on, async () => (await service.runs.get(thread_id, run_id)).status === "success");
   });
 
-  it("back by an hour holds up no event, and no stop", async () => {
+  it("back by an hour delays no event and no stop", async () => {
     const on = machine();
     const file = newFile();
     const agent: AgentFunction = async ({ wait }) => ({ got: await wait("parcel") });

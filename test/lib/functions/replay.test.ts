@@ -56,7 +56,7 @@ async function countRows(kit: TestService, thread_id: string): Promise<{ calls: 
 }
 
 describe("a suspended run", () => {
-  it("ends as interrupted when it is cancelled, and its call takes no more events", async () => {
+  it("becomes interrupted when it is cancelled, and its call accepts no more events", async () => {
     await using kit = await kitOn({ waits, plain });
     const run = await suspended(kit);
     await kit.service.runs.cancel(run.thread_id, run.run_id, { wait: true });
@@ -65,7 +65,7 @@ describe("a suspended run", () => {
     await assert.rejects(kit.service.threads.send(run.thread_id, "go", 1), { reason: "call_ended" });
   });
 
-  it("is undone by a rollback, with its journal", async () => {
+  it("is undone by a rollback with its journal", async () => {
     await using kit = await kitOn({ waits, plain });
     const run = await suspended(kit);
     assert.notEqual((await countRows(kit, run.thread_id)).entries, 0);
@@ -98,7 +98,7 @@ describe("a suspended run", () => {
     await assert.rejects(runs.get(third.thread_id, third.run_id), { code: "not_found" });
   });
 
-  it("can be deleted, and its thread too", async () => {
+  it("can be deleted, also with its thread", async () => {
     await using kit = await kitOn({ waits, plain });
     const run = await suspended(kit);
     await kit.service.runs.delete(run.thread_id, run.run_id);
@@ -108,7 +108,7 @@ describe("a suspended run", () => {
     await assert.rejects(kit.service.threads.send(secondThread.thread_id, "go", 1), { code: "not_found" });
   });
 
-  it("does not count as pending, but to a limit of its own", async () => {
+  it("counts towards a limit of its own instead of `limits.pending`", async () => {
     const limits = { pending: 1, suspended: 2 };
     await using kit = await kitOn({ waits, plain }, newFile(), { limits });
     await suspended(kit);
@@ -118,7 +118,7 @@ describe("a suspended run", () => {
     assert.match(JSON.stringify(await result), /limits\.suspended is 2/);
   });
 
-  it("needs no drain when the server stops, and does not count an attempt when it goes on", async () => {
+  it("needs no drain at a shutdown, and is not charged an attempt when it continues", async () => {
     const file = newFile();
     const first = await kitOn({ waits, plain }, file);
     const run = await suspended(first);
@@ -130,14 +130,14 @@ describe("a suspended run", () => {
   });
 });
 
-describe("a call", () => {
+describe("a durable call", () => {
   const asks: AgentFunction = async function* ({ step, ask, wait, state }) {
     const n = await step("count", () => done.push("count"));
     const [answer, event] = await Promise.all([ask("ok", "?"), wait("go")]);
     yield { was: state, n, answer, event };
   };
 
-  it("goes on by an event while it asks: the service makes a run, and the ask stays open", async () => {
+  it("continues by an event during an ask, in a run of the service, and the ask stays pending", async () => {
     await using kit = await kitOn({ asks });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -151,7 +151,7 @@ describe("a call", () => {
     assert.deepEqual([was, answer, event], [{ n: 1 }, "yes", "event"]);
   });
 
-  it("ends when its ask is closed: no event and no time limit continues it", async () => {
+  it("ends when its ask is closed, and no event and no timeout continues it", async () => {
     const agent: AgentFunction = async function* ({ ask, wait }) {
       yield JSON.stringify(await Promise.all([ask("ok", "Good?"), wait("tick")]));
     };
@@ -167,7 +167,7 @@ describe("a call", () => {
     assert.equal((await runs.list(thread_id)).length, 1);
   });
 
-  it("ends when another input comes; a run without input continues it", async () => {
+  it("ends with the next input, and continues in a run without input", async () => {
     await using kit = await kitOn({ asks, plain });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -180,7 +180,7 @@ describe("a call", () => {
     assert.deepEqual(done, ["count", "count"]);
   });
 
-  it("is taken over by a copy and by a fork, which repeat no step and have keys of their own", async () => {
+  it("is copied with its thread and by a fork, which repeat no step and have their own idempotency keys", async () => {
     const keys: string[] = [];
     const forked: AgentFunction = async function* ({ step, ask }) {
       await step("once", ({ key }) => void keys.push(key));
@@ -221,7 +221,7 @@ describe("a call", () => {
     assert.deepEqual(((await result) as Record<string, Json>).was, { n: 1 });
   });
 
-  it("refuses an answer that does not fit: the ask stays open", async () => {
+  it("refuses a resume value that does not match the schema, and the ask stays pending", async () => {
     const typed: AgentFunction = async function* ({ ask }) {
       yield { ok: await ask("ok", "?", { schema: { type: "boolean" } }) };
     };
@@ -248,7 +248,7 @@ describe("a call", () => {
     return [await result, kit.log.filter(({ level }) => level === "warn").map(({ message }) => message)];
   }
 
-  it("tolerates steps that were added, removed and reordered, with one warning; strict refuses", async () => {
+  it("continues with one warning if steps were added, removed or reordered, and with `strict` refuses", async () => {
     let executed: string[] = [];
     const named = (name: string) => (): void => void executed.push(name);
     const before: AgentFunction = async function* ({ step, ask }) {
@@ -279,8 +279,8 @@ describe("a call", () => {
   });
 });
 
-describe("a step under cancel", () => {
-  it("that never ends is abandoned, and stores nothing", async () => {
+describe("a cancelled step", () => {
+  it("is abandoned and stores nothing if it does not settle", async () => {
     let entered = false;
     const endless: AgentFunction = ({ step }) =>
       step("endless", () => {
@@ -297,7 +297,7 @@ describe("a step under cancel", () => {
     assert.deepEqual((await runs.steps(thread_id, run_id)).steps, []);
   });
 
-  it("may be swallowed by the function: later verbs throw, and nothing is stored", async () => {
+  it("can be caught by the function, after which operations throw and nothing is stored", async () => {
     const log: string[] = [];
     let entered = false;
     const swallows: AgentFunction = async function* ({ step, signal }) {

@@ -32,7 +32,7 @@ const preflight = async (cors: Cors, headers: Record<string, string> = {}): Prom
   );
 
 describe("allow_origins and allow_origin_regex", () => {
-  it("names the origins, one by one or by a pattern", async () => {
+  it("allow listed origins and those of a pattern", async () => {
     const cors = { allow_origins: ["https://one.example"], allow_origin_regex: "https://[a-z]+\\.two\\.example" };
     for (const [origin, expected] of [
       ["https://one.example", true],
@@ -48,19 +48,19 @@ describe("allow_origins and allow_origin_regex", () => {
     }
   });
 
-  it("fits the whole origin, whatever stands in the pattern", () => {
+  it("match the whole origin, whatever the pattern contains", () => {
     assert.equal(createOriginPattern("a|b").test("ab"), false);
     assert.equal(createOriginPattern("a|b").test("b"), true);
     assert.throws(() => createOriginPattern("a)|(?:.*"), SyntaxError);
   });
 
-  it("names none beside a pattern, and any without one", async () => {
+  it("allow no other origin beside a pattern, and every origin without both", async () => {
     assert.equal((await sendWithCors({ allow_origin_regex: "https://x" }))["allow-origin"], undefined);
     assert.equal((await sendWithCors({}))["allow-origin"], "*");
     assert.equal((await sendWithCors({ allow_origins: [] }))["allow-origin"], undefined);
   });
 
-  it("adds to loopback pages of a handler with hosts, and lets none change anything but them", async () => {
+  it("extend the loopback origins of a handler with hosts, and permit changes from no others", async () => {
     const options: FakeOptions = {
       hosts: ["127.0.0.1"],
       http: { cors: { allow_origin_regex: "https://.*\\.example" } },
@@ -73,7 +73,7 @@ describe("allow_origins and allow_origin_regex", () => {
 });
 
 describe("allow_credentials", () => {
-  it("echoes the origin, never *", async () => {
+  it("returns the origin and never *", async () => {
     for (const allow_origins of [["*"], [PAGE]]) {
       assert.deepEqual(await sendWithCors({ allow_origins, allow_credentials: true }), {
         status: 200,
@@ -87,13 +87,13 @@ describe("allow_credentials", () => {
     });
   });
 
-  it("keeps caches from mixing origins up", async () => {
+  it("sets Vary so that caches separate origins", async () => {
     const { send } = fake({ http: { cors: { allow_credentials: true } } });
     assert.equal((await send("GET", "/ok", undefined, { origin: PAGE })).headers.get("vary"), "Origin");
     assert.equal((await send("GET", "/ok")).headers.get("vary"), "Origin");
   });
 
-  it("is not said without being asked for", async () => {
+  it("is off by default", async () => {
     assert.equal(
       (await sendWithCors({ allow_origins: [PAGE], allow_credentials: false }))["allow-credentials"],
       undefined,
@@ -102,7 +102,7 @@ describe("allow_credentials", () => {
 });
 
 describe("a page of another site", () => {
-  it("changes nothing with the cookies of its visitor, unless it may send them", async () => {
+  it("changes nothing with the cookies of its user, unless it may send them", async () => {
     const crossSiteHeaders = {
       origin: PAGE,
       "sec-fetch-site": "cross-site",
@@ -125,8 +125,8 @@ describe("a page of another site", () => {
   });
 });
 
-describe("a preflight", () => {
-  it("tells the methods and headers that are allowed, and for how long", async () => {
+describe("a preflight response", () => {
+  it("lists the allowed methods and headers with a maximum age", async () => {
     assert.deepEqual(
       await preflight({ allow_methods: ["get", "POST"], allow_headers: ["content-type", "X-Own"], max_age: 0 }),
       {
@@ -140,7 +140,7 @@ describe("a preflight", () => {
     );
   });
 
-  it("allows what is asked for, without a word or with *", async () => {
+  it("allows the requested headers by default and with *", async () => {
     for (const cors of [{}, { allow_methods: ["*"], allow_headers: ["*"] }]) {
       const answer = await preflight(cors);
       assert.equal(answer["allow-methods"], "GET, HEAD, PUT, POST, DELETE, PATCH, OPTIONS");
@@ -155,13 +155,13 @@ describe("a preflight", () => {
     assert.deepEqual([answer["allow-origin"], answer["allow-credentials"]], [PAGE, "true"]);
   });
 
-  it("allows a foreign page nothing", async () => {
+  it("allows nothing to a page of another origin", async () => {
     const answer = await preflight({ allow_origins: ["https://other.example"] });
     assert.deepEqual([answer["status"], answer["allow-origin"]], [204, undefined]);
   });
 });
 
-describe("the headers of an answer", () => {
+describe("CORS headers of a response", () => {
   const cors: Cors = { allow_origins: [PAGE], expose_headers: ["X-Mine", "location"], allow_credentials: true };
   const expected = { "allow-origin": PAGE, "allow-credentials": "true", "expose-headers": `${EXPOSED}, X-Mine` };
   const from = { origin: PAGE };
@@ -175,7 +175,7 @@ describe("the headers of an answer", () => {
     ["a hidden thread", "GET", `/threads/${THREAD}`, undefined, 404],
     ["a failure", "GET", `/threads/${THREAD}/history`, undefined, 500],
   ] as const) {
-    it(`are those of the page on ${what}`, async () => {
+    it(`match the page on ${what}`, async () => {
       const fails = (): never => {
         throw new Error("disk");
       };
@@ -185,7 +185,7 @@ describe("the headers of an answer", () => {
     });
   }
 
-  it("are those of the page on a stream", async () => {
+  it("match the page on a stream", async () => {
     const { send, runLog } = fake({ http: { cors } });
     runLog.add({ id: 1, event: "end", data: "{}" });
     const response = await send("POST", `/threads/${THREAD}/runs/stream`, { assistant_id: "g" }, from);
@@ -193,7 +193,7 @@ describe("the headers of an answer", () => {
     assert.deepEqual(readCorsHeaders(response), { status: 200, ...expected });
   });
 
-  it("are those of the page on the host's own routes, unless these say something themselves", async () => {
+  it("match the page on the host's own routes, unless these set their own", async () => {
     const appHeaders = { "access-control-allow-origin": "https://own.example" };
     const app = (request: Request): Response =>
       new Response("own", { headers: request.url.endsWith("/says") ? appHeaders : {} });
@@ -206,7 +206,7 @@ describe("the headers of an answer", () => {
   });
 });
 
-describe("the options", () => {
+describe("options of http.cors", () => {
   for (const [name, good, bad] of [
     [
       "allow_origins",
@@ -220,7 +220,7 @@ describe("the options", () => {
     ["allow_credentials", [true, false], ["yes", 1]],
     ["max_age", [0, 86_400], [-1, 1.5, "600", Number.NaN]],
   ] as const) {
-    it(`take what ${name} must be, and nothing else`, () => {
+    it(`validate ${name}`, () => {
       const findMessages = (value: unknown): string[] => findProblems(httpSchema, { cors: { [name]: value } }, "http");
       for (const value of good) assert.deepEqual(findMessages(value), [], JSON.stringify(value));
       for (const value of bad) {
@@ -231,7 +231,7 @@ describe("the options", () => {
   }
 });
 
-describe("LangSmith's hosted Studio", () => {
+describe("the origin of LangSmith's hosted Studio", () => {
   const STUDIO = "https://smith.langchain.com";
   const options: FakeOptions = {
     hosts: ["127.0.0.1"],
@@ -244,7 +244,7 @@ describe("LangSmith's hosted Studio", () => {
   };
   const privately = { ...asks, "access-control-request-private-network": "true" };
 
-  it("may call, also a server of a private address, with every method and header", async () => {
+  it("may call with every method and header, also a server on a private address", async () => {
     const { send } = fake(options);
     const answer = await send("OPTIONS", "/threads", undefined, { origin: STUDIO, ...privately });
     const { "allow-methods": methods, ...otherHeaders } = readCorsHeaders(answer);
@@ -263,7 +263,7 @@ describe("LangSmith's hosted Studio", () => {
     assert.equal((await send("POST", "/threads", {}, { origin: STUDIO })).status, 200);
   });
 
-  it("is no other origin, and none without the option", async () => {
+  it("matches no other origin, and none without the option", async () => {
     for (const origin of [PAGE, "http://smith.langchain.com", `${STUDIO}.example`, "https://a.smith.langchain.com"]) {
       const answer = readCorsHeaders(
         await fake(options).send("OPTIONS", "/threads", undefined, { origin, ...privately }),
@@ -280,7 +280,7 @@ describe("LangSmith's hosted Studio", () => {
     assert.equal((await without.send("POST", "/threads", {}, { origin: STUDIO })).status, 403);
   });
 
-  it("sends JSON as text/plain", async () => {
+  it("may send JSON as text/plain", async () => {
     const { send, calls } = fake(options);
     const headers = { origin: STUDIO, "content-type": "text/plain;charset=UTF-8" };
     assert.equal((await send("POST", "/threads", { metadata: { a: 1 } }, headers)).status, 200);
@@ -290,7 +290,7 @@ describe("LangSmith's hosted Studio", () => {
     );
   });
 
-  it("needs a key as everyone does: X-Auth-Scheme opens nothing", async () => {
+  it("requires a key, whatever X-Auth-Scheme says", async () => {
     await using test = await testService({ agents: { echo: () => "Hi" }, auth: { mode: "api_key" } });
     const { key } = await test.service.accounts.createKey({ kind: "sk" });
     const handler = createHandler(test.service, { langsmith_studio: true });

@@ -69,9 +69,9 @@ const SENT: readonly (readonly [what: string, headers: Headers, passes: boolean,
   ],
 ];
 
-describe("cookies and logins of the browser, from a page,", () => {
+describe("cookies and other credentials that a browser adds to requests of a page", () => {
   for (const [what, headers, passes, options = {}] of SENT) {
-    it(`${passes ? "decide" : "decide nothing"}: ${what}`, async () => {
+    it(`${passes ? "are accepted" : "are refused"}: ${what}`, async () => {
       for (const credential of AMBIENT) {
         const { send, calls } = fake(options);
         const requestHeaders = { ...headers, ...credential };
@@ -90,7 +90,7 @@ describe("cookies and logins of the browser, from a page,", () => {
     });
   }
 
-  it("are not the keys and tokens that a script of a page sends", async () => {
+  it("are checked, and keys and tokens of scripts are not", async () => {
     const credentials: readonly Headers[] = [{ authorization: "Bearer 1" }, { "x-api-key": "1" }];
     for (const credential of credentials) {
       const { send } = fake();
@@ -98,7 +98,7 @@ describe("cookies and logins of the browser, from a page,", () => {
     }
   });
 
-  it("are checked at the host's own routes where these need the authentication of the API", async () => {
+  it("are checked on the host's own routes if these require authentication", async () => {
     const app = (): Response => new Response("mine");
     const headers = { host: HOST, origin: OTHER, ...cookie };
     for (const [enable_custom_route_auth, status] of [
@@ -149,7 +149,7 @@ const JOINED: readonly (readonly [what: string, headers: Headers, cancels: boole
 
 describe("cancel_on_disconnect", () => {
   for (const [what, headers, cancels] of JOINED) {
-    it(`${cancels ? "counts" : "is ignored"}: ${what}`, async () => {
+    it(`${cancels ? "takes effect" : "is ignored"}: ${what}`, async () => {
       const uses: unknown[] = [];
       for (const verb of ["join", "stream"]) {
         const { send, calls } = fake({ open_metrics: true });

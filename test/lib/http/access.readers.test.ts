@@ -46,7 +46,7 @@ for (const [expected, on] of Object.entries(HANDLERS)) {
   const status = Number(expected);
 
   describe(`a reader whose changes get ${status}`, () => {
-    it("does not stop a running chat", async () => {
+    it("cannot stop a running chat", async () => {
       const writes = gate();
       await using world = await customWorld({ agents: { writes: writes.agent }, ...(on ? { on } : {}) });
       const chatRequest = sendChat(world, "writes");
@@ -59,7 +59,7 @@ for (const [expected, on] of Object.entries(HANDLERS)) {
       assert.equal((await world.it.service.runs.list(CHAT))[0]?.status, "interrupted");
     });
 
-    it("stops neither a chat that asks nor one that is idle", async () => {
+    it("cannot stop an interrupted or an idle chat", async () => {
       await using world = await customWorld({ agents: AGENTS, ...(on ? { on } : {}) });
       await sendChat(world, "asks");
       assert.equal(await stop(world, "bob", "asks"), status);
@@ -70,7 +70,7 @@ for (const [expected, on] of Object.entries(HANDLERS)) {
       assert.equal(await stop(world, "ann", "asks"), 204);
     });
 
-    it("neither sets nor removes push configurations of A2A", async () => {
+    it("cannot create or delete push configurations of A2A", async () => {
       await using world = await customWorld({ agents: AGENTS, webhooks: WEBHOOKS, ...(on ? { on } : {}) });
       const ask = (user: string, method: string, params: JsonObject): Promise<Answer> =>
         asker(world.it.fetch)("asks", method, params, { authorization: `Bearer ${user}` });

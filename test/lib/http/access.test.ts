@@ -10,7 +10,7 @@ async function allowed(options: FakeOptions, origin: string): Promise<string | n
 }
 
 describe("CORS", () => {
-  it("lets every page call by default, and read the headers clients need", async () => {
+  it("allows every page by default, and exposes the headers that clients need", async () => {
     const response = await fake().send("GET", "/ok", undefined, { origin: "https://a.example" });
     assert.equal(response.headers.get("access-control-allow-origin"), "*");
     assert.equal(
@@ -20,12 +20,12 @@ describe("CORS", () => {
     assert.equal(response.headers.get("vary"), null);
   });
 
-  it("covers errors too", async () => {
+  it("covers errors", async () => {
     const response = await fake().send("GET", "/threads/x", undefined, { origin: "https://a.example" });
     assert.deepEqual([response.status, response.headers.get("access-control-allow-origin")], [422, "*"]);
   });
 
-  it("answers a preflight with 204 and the headers asked for", async () => {
+  it("answers a preflight with 204 and the requested headers", async () => {
     const { send, calls } = fake();
     const response = await send("OPTIONS", `/threads/${THREAD}/runs/stream`, undefined, {
       origin: "https://a.example",
@@ -39,7 +39,7 @@ describe("CORS", () => {
     assert.deepEqual(calls, []);
   });
 
-  it("echoes a configured origin and no other", async () => {
+  it("returns a configured origin and no other", async () => {
     const options = { cors: ["https://a.example"] };
     assert.equal(await allowed(options, "https://a.example"), "https://a.example");
     assert.equal(await allowed(options, "https://b.example"), null);
@@ -64,7 +64,7 @@ describe("a handler with hosts", () => {
     });
   }
 
-  it("answers pages of loopback origins, of its hosts and of allow_origins", async () => {
+  it("serves pages of loopback origins, of its hosts and of allow_origins", async () => {
     assert.equal(await allowed(LOCAL, "http://localhost:3000"), "http://localhost:3000");
     assert.equal(await allowed(LOCAL, "http://[::1]:5173"), "http://[::1]:5173");
     assert.equal(await allowed(LOCAL, "https://evil.example"), null);
@@ -75,7 +75,7 @@ describe("a handler with hosts", () => {
     assert.equal(await allowed({ ...LOCAL, cors: ["https://a.example"] }, "https://b.example"), null);
   });
 
-  it("changes nothing for a foreign page, whose simple requests come without a preflight", async () => {
+  it("refuses changes by pages of other origins, whose simple requests have no preflight", async () => {
     const { send, calls } = fake(LOCAL);
     const headers = { origin: "https://evil.example", "content-type": "text/plain" };
     assert.equal((await send("POST", "/threads", {}, headers)).status, 403);
@@ -87,7 +87,7 @@ describe("a handler with hosts", () => {
 });
 
 describe("a handler with a prefix", () => {
-  it("serves below it and nothing else", async () => {
+  it("serves below the prefix only", async () => {
     const { send } = fake({ prefix: "/agents/" });
     assert.equal((await send("GET", "/agents/ok")).status, 200);
     assert.equal((await send("GET", "/ok")).status, 404);

@@ -99,7 +99,7 @@ const stateLength = async (response: Response): Promise<number> =>
   ((await response.json()) as { values: { data: string } }).values.data.length;
 
 describe("the byte budget of large responses", () => {
-  it("lets a caller wait for its share, and refuses with 503 and Retry-After after the limit", async () => {
+  it("queues a caller over its share, and answers 503 `server_busy` with Retry-After after the limit", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id } = world;
     const path = `/threads/${thread_id}/state`;
@@ -117,7 +117,7 @@ describe("the byte budget of large responses", () => {
     assert.ok((await stateLength(unreadResponse)) > STATE_CHARS);
   });
 
-  it("answers a request that waits when the response before it has been read", async () => {
+  it("sends a queued response after the one before it was read", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id } = world;
     const path = `/threads/${thread_id}/state`;
@@ -129,7 +129,7 @@ describe("the byte budget of large responses", () => {
     assert.ok((await stateLength(await second.response)) > STATE_CHARS);
   });
 
-  it("serves another user, and small responses of the same, meanwhile", async () => {
+  it("serves other users, and small responses of the same user, meanwhile", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id } = world;
     const unreadResponse = await send("ann", `/threads/${thread_id}/state`);
@@ -146,7 +146,7 @@ describe("the byte budget of large responses", () => {
     await Promise.all(waiting.map(async ({ response }) => (await response).body?.cancel()));
   });
 
-  it("counts an address without authentication, whatever headers say", async () => {
+  it("counts by address without authentication, whatever the headers say", async () => {
     await using world = await createWorld({ isOpen: true });
     const { clock, send, thread_id } = world;
     const path = `/threads/${thread_id}/state`;
@@ -162,7 +162,7 @@ describe("the byte budget of large responses", () => {
     for (const { response } of [waiting, neighbour]) assert.ok((await stateLength(await response)) > STATE_CHARS);
   });
 
-  it("gives the bytes back when a reader takes nothing for the limit, and keeps one that is slow", async () => {
+  it("takes the bytes back from a stalled reader, and keeps a slow one", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id } = world;
     const path = `/threads/${thread_id}/state`;
@@ -178,7 +178,7 @@ describe("the byte budget of large responses", () => {
     assert.ok((await stateLength(await send("ann", path))) > STATE_CHARS);
   });
 
-  it("lets a large history wait between its states", async () => {
+  it("queues a large history between its states", async () => {
     await using world = await createWorld({ states: 6 });
     const { clock, send, thread_id, calls } = world;
     const path = `/threads/${thread_id}/history?limit=1000`;
@@ -198,7 +198,7 @@ describe("the byte budget of large responses", () => {
     );
   });
 
-  it("changes a thread once, and answers with it when there is room", async () => {
+  it("applies a change once, and responds to it after the wait", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id, at } = world;
     const unreadResponse = await send("ann", `/threads/${thread_id}/state`);
@@ -217,7 +217,7 @@ describe("the byte budget of large responses", () => {
     await again.body?.cancel();
   });
 
-  it("makes few of many changes at once while their answers may be large, and no more when it knows that they are", async () => {
+  it("admits few concurrent changes while their responses may be large", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id, calls } = world;
     const unreadResponse = await send("ann", `/threads/${thread_id}/state`);
@@ -245,7 +245,7 @@ describe("the byte budget of large responses", () => {
     assert.equal(data.length, STATE_CHARS);
   });
 
-  it("refuses options that are no limits", () => {
+  it("refuses invalid options", () => {
     const problems = (large_bodies: object): Promise<unknown> =>
       clockedService(testClock(), { agents: { echo: () => "" }, http: { large_bodies } });
     return Promise.all([
@@ -257,7 +257,7 @@ describe("the byte budget of large responses", () => {
 });
 
 describe("large request bodies", () => {
-  it("wait for the share of their caller, and are refused before they have an effect", async () => {
+  it("wait for the share of their caller, and are refused before they take effect", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id, at } = world;
     const before = await at.service.threads.count();
@@ -277,8 +277,8 @@ describe("large request bodies", () => {
   });
 });
 
-describe("work for a client that has left", () => {
-  it("does not begin after a wait", async () => {
+describe("work for a client that has disconnected", () => {
+  it("does not start after a wait", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id, calls } = world;
     const path = `/threads/${thread_id}/state`;
@@ -296,7 +296,7 @@ describe("work for a client that has left", () => {
     assert.ok((await stateLength(await send("ann", path))) > STATE_CHARS);
   });
 
-  it("ends in the middle of a history and of a search for values", async () => {
+  it("stops in the middle of a history and of a search with values", async () => {
     await using world = await createWorld({ states: 6 });
     const { clock, send, thread_id, calls } = world;
     const history = await send("ann", `/threads/${thread_id}/history?limit=1000`);

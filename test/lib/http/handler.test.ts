@@ -50,7 +50,7 @@ describe("http.disable_…", () => {
   ];
 
   for (const option of GROUP_OPTIONS) {
-    it(`${option} leaves out its routes, and no others`, async () => {
+    it(`${option} disables its routes and no others`, async () => {
       const group = option.replace("disable_", "");
       const { send, calls } = fake({ http: { [option]: true } });
       const absent: string[] = [];
@@ -68,7 +68,7 @@ describe("http.disable_…", () => {
     });
   }
 
-  it("answers as at a path that never was: no 405, no 501, and nothing is said about a wrong body", async () => {
+  it("answers 404 as for an unknown path: no 405, no 501 and no finding about the body", async () => {
     const { send } = fake({ http: { disable_threads: true, disable_mcp: true } });
     const never = await send("PUT", "/nowhere", "{");
     const hidden = await send("PUT", "/threads", "{");
@@ -78,7 +78,7 @@ describe("http.disable_…", () => {
     assert.deepEqual(await detail(await send("POST", "/mcp/")), NOTHING);
   });
 
-  it("works under a prefix, and for paths that differ in slashes", async () => {
+  it("works under a prefix, and for paths with other slashes", async () => {
     const { send, calls } = fake({ prefix: "/agents", http: { disable_threads: true } });
     assert.deepEqual(await detail(await send("POST", "/agents/threads", {})), NOTHING);
     assert.deepEqual(await detail(await send("POST", "/agents/threads/", {})), NOTHING);
@@ -86,7 +86,7 @@ describe("http.disable_…", () => {
     assert.equal(calls.length, 1);
   });
 
-  it("leaves every described route out with its group, and the description names no other", async () => {
+  it("covers every route of the OpenAPI document by its group", async () => {
     const { paths: all } = JSON.parse(
       readFileSync(new URL("../../../lib/http/openapi.json", import.meta.url), "utf8"),
     ) as {
@@ -105,12 +105,12 @@ describe("http.disable_…", () => {
     }
   });
 
-  it("shows in /info", async () => {
+  it("is visible in /info", async () => {
     const { send } = fake({ http: { disable_assistants: true } });
     assert.deepEqual((await (await send("GET", "/info")).json()).flags, { assistants: false });
   });
 
-  it("does not touch calls in process", async () => {
+  it("does not affect calls in process", async () => {
     const all = Object.fromEntries(GROUP_OPTIONS.map((name) => [name, true]));
     await using kit = await testService({ agents: { hello: () => "Hello" }, http: all });
     const { thread_id } = await kit.service.threads.create();
@@ -135,7 +135,7 @@ describe("custom routes", () => {
     return [response.status, await response.text()];
   };
 
-  it("are asked where the API has nothing, of any method", async () => {
+  it("are called for unknown paths of every method", async () => {
     assert.deepEqual(await text({}, "GET", "/hello"), [200, "GET /hello "]);
     assert.deepEqual(await text({}, "POST", "/hello", "body"), [200, "POST /hello body"]);
     assert.deepEqual(await text({}, "PROPFIND", "/hello"), [200, "PROPFIND /hello "]);
@@ -143,7 +143,7 @@ describe("custom routes", () => {
     assert.deepEqual(await text({}, "GET", "/"), [200, "GET / "]);
   });
 
-  it("do not come before the API's own, nor before its refusals", async () => {
+  it("are not called for routes of the API or for their refusals", async () => {
     const appPaths: string[] = [];
     const watching: App = (request) => {
       appPaths.push(request.url);
@@ -166,11 +166,11 @@ describe("custom routes", () => {
     assert.deepEqual(appPaths, []);
   });
 
-  it("may take the place of a group that is left out", async () => {
+  it("can replace a disabled group", async () => {
     assert.deepEqual(await text({ http: { disable_meta: true } }, "GET", "/info"), [200, "GET /info "]);
   });
 
-  it("are an object with fetch as well", async () => {
+  it("can be an object with fetch", async () => {
     class Framework {
       readonly name = "framework";
       fetch(_request: Request): Response {
@@ -180,7 +180,7 @@ describe("custom routes", () => {
     assert.deepEqual(await text({ app: new Framework() }, "GET", "/hello"), [200, "framework"]);
   });
 
-  it("give 404 where they have nothing either, and 500 without a word when they fail", async () => {
+  it("answer 404 for unknown paths, and 500 without details when they fail", async () => {
     const { send, log } = fake({ app });
     assert.deepEqual(await detail(await send("GET", "/nothing")), NOTHING);
     const response = await send("GET", "/fails");
@@ -190,7 +190,7 @@ describe("custom routes", () => {
     assert.equal(log[0]?.request_id, response.headers.get("x-request-id"));
   });
 
-  it("get a request id and the CORS headers, on answers whose headers are fixed too", async () => {
+  it("get a request id and CORS headers, also on responses with immutable headers", async () => {
     const { send } = fake({ app });
     const response = await send("GET", "/moved", undefined, { origin: "https://a.example", "x-request-id": "mine" });
     assert.deepEqual(
@@ -201,7 +201,7 @@ describe("custom routes", () => {
     assert.equal(await (await send("HEAD", "/hello")).text(), "");
   });
 
-  it("are preflighted by the server", async () => {
+  it("get preflight responses from the handler", async () => {
     const response = await fake({ app }).send("OPTIONS", "/hello", undefined, {
       origin: "https://a.example",
       "access-control-request-method": "POST",
@@ -209,7 +209,7 @@ describe("custom routes", () => {
     assert.deepEqual([response.status, response.headers.get("access-control-allow-origin")], [204, "*"]);
   });
 
-  it("stand under the prefix of the mount, with their whole path", async () => {
+  it("stand below the prefix of the mount, and receive the whole path", async () => {
     const options = { prefix: "/agents" };
     assert.deepEqual(await text(options, "GET", "/agents/hello"), [200, "GET /agents/hello "]);
     assert.deepEqual(await text(options, "GET", "/agents"), [200, "GET /agents "]);
@@ -218,14 +218,14 @@ describe("custom routes", () => {
     assert.equal((await text(options, "GET", "/agents/ok"))[0], 200);
   });
 
-  it("keep foreign hosts and pages out where the handler does", async () => {
+  it("are protected from other hosts and origins as the handler is", async () => {
     const { send } = fake({ app, hosts: ["localhost"] });
     assert.equal((await send("GET", "/hello", undefined, { host: "evil.example" })).status, 421);
     const foreign = { host: "localhost", origin: "https://evil.example" };
     assert.equal((await send("POST", "/hello", "{}", foreign)).status, 403);
   });
 
-  it("ask for no key, unless http.enable_custom_route_auth says so", async () => {
+  it("require no key without http.enable_custom_route_auth", async () => {
     for (const [enable_custom_route_auth, path, status] of [
       [undefined, "/hello", 200],
       [false, "/hello", 200],
@@ -267,12 +267,12 @@ describe("http.configurable_headers", () => {
     Object.keys(createHeaderCopier(choice)(requestHeaders)).sort();
   const usual = ["user-agent", "x-auth-scheme", "x-locale", "x-tracing-id"];
 
-  it("are x-* and user-agent by default", () => {
+  it("copies x-* and user-agent by default", () => {
     assert.deepEqual(copied(), usual);
     assert.deepEqual(createHeaderCopier()(new Headers({ "X-Locale": "de" })), { "x-locale": "de" });
   });
 
-  it("includes alone what it names, in any case, with * for anything", () => {
+  it("copies only included headers, in any case, with * as a wildcard", () => {
     assert.deepEqual(copied({ includes: ["Accept-Language"] }), ["accept-language"]);
     assert.deepEqual(copied({ includes: ["X-*-ID", "user*"] }), ["user-agent", "x-tracing-id"]);
     assert.deepEqual(copied({ includes: ["x-lo*le"] }), ["x-locale"]);
@@ -280,13 +280,13 @@ describe("http.configurable_headers", () => {
     assert.deepEqual(copied({ includes: ["*"] }), ["accept-language", ...usual]);
   });
 
-  it("excludes before it includes", () => {
+  it("applies exclusions before inclusions", () => {
     assert.deepEqual(copied({ excludes: ["X-LOCALE", "user-*"] }), ["x-auth-scheme", "x-tracing-id"]);
     assert.deepEqual(copied({ excludes: ["*"] }), []);
     assert.deepEqual(copied({ includes: ["x-locale"], excludes: ["x-locale"] }), []);
   });
 
-  it("brings along what looks like a credential only by its whole name, and credentials never", () => {
+  it("copies headers that look like credentials only by their full names, and credentials never", () => {
     assert.deepEqual(copied({ includes: ["X-Session-Token", "x-organization-id"] }), [
       "x-organization-id",
       "x-session-token",
@@ -296,12 +296,12 @@ describe("http.configurable_headers", () => {
     assert.deepEqual(copied({ includes: never.split(" ") }), []);
   });
 
-  it("is not slow for any pattern", () => {
+  it("matches every pattern in a short time", () => {
     const choice = { includes: [`${"*a".repeat(5_000)}b`] };
     assert.deepEqual(createHeaderCopier(choice)(new Headers({ [`x${"a".repeat(5_000)}`]: "1" })), {});
   });
 
-  it("reaches runs through HTTP, and no credential shows in what is answered", async () => {
+  it("copies headers to runs over HTTP, and no response contains a credential", async () => {
     let config: unknown;
     await using kit = await testService({
       agents: {
@@ -331,7 +331,7 @@ describe("http.configurable_headers", () => {
     assert.ok(!answers.join().includes("canary"));
   });
 
-  it("takes lists of names", () => {
+  it("accepts lists of names", () => {
     for (const name of ["includes", "excludes"]) {
       const findMessage = (value: unknown): string =>
         findProblems(httpSchema, { configurable_headers: { [name]: value } }).join();
@@ -349,14 +349,14 @@ describe("log records", () => {
     return fake({ answers: { "threads.get": fails }, ...options });
   };
 
-  it("of a request have its id", async () => {
+  it("of a request contain its id", async () => {
     const { send, log } = failing();
     const response = await send("GET", `/threads/${THREAD}`, undefined, { "x-request-id": "mine" });
     assert.equal(response.headers.get("x-request-id"), "mine");
     assert.equal(log[0]?.request_id, "mine");
   });
 
-  it("of a stream and of a result that break off have the ids of request, run and thread", async () => {
+  it("of an aborted stream or result contain the ids of request, run and thread", async () => {
     const { send, log, runLog, result } = fake();
     runLog.fail(new Error("disk"));
     const headers = { "x-request-id": "mine" };
@@ -370,7 +370,7 @@ describe("log records", () => {
     }
   });
 
-  it("hold none of the secrets of a request, whatever fails", async () => {
+  it("contain no secret of a request, whatever fails", async () => {
     const canary = "canary-0a1b2c3d";
     const storage = nodeSqlite(":memory:");
     let failing = false;
@@ -430,7 +430,7 @@ describe("log records", () => {
     assert.ok(of("onRunFinished failed").every(({ run_id, thread_id }) => run_id && thread_id));
   });
 
-  it("say nothing of refusals", async () => {
+  it("are not written for refusals", async () => {
     const principal: Principal = anonymousPrincipal;
     const refused = (): never => {
       throw new ServiceError("not_found", "Thread not found");

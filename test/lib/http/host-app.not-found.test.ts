@@ -31,7 +31,7 @@ describe("the notFound handler of a Hono application", () => {
     "hono/quick": () => new QuickHono() as Hono,
     "a subclass": () => new OwnHono(),
   })) {
-    it(`answers unknown paths with 404 where it names no status (${name})`, async () => {
+    it(`answers 404 for unknown paths if it sets no status (${name})`, async () => {
       const app = create()
         .use("*", async (c, next) => {
           await next();
@@ -46,7 +46,7 @@ describe("the notFound handler of a Hono application", () => {
     });
   }
 
-  it("keeps a status of its own, its headers and its body", async () => {
+  it("keeps its own status, headers and body", async () => {
     const app = new Hono().notFound((c) => c.json({ error: "moved" }, 410, { "x-reason": "old" }));
     await using kit = await testService({ agents: { echo: () => "Hi" } });
     const response = await createHandler(kit.service, { app })(new Request("http://greenroom/nowhere"));
@@ -56,7 +56,7 @@ describe("the notFound handler of a Hono application", () => {
     assert.equal((await answers(redirects, "/nowhere"))[0]?.[0], 302);
   });
 
-  it("leaves answers of middleware, routes for all paths, and errors as they are", async () => {
+  it("does not change responses of middleware, catch-all routes and errors", async () => {
     const files = new Hono()
       .use("/static/*", async (c, next) => (c.req.path === "/static/a.txt" ? c.text("A file") : await next()))
       .notFound((c) => c.text("Not here"));

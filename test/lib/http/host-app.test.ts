@@ -50,7 +50,7 @@ const marks =
   };
 
 describe("the middleware of a Hono application", () => {
-  it("runs around the routes of the API, where its path fits, and its own routes stay its own", async () => {
+  it("runs around API routes that match its path, and around the application's own routes", async () => {
     const sub = new Hono().use("*", marks("sub")).get("/inside", (c) => c.text("inside"));
     const app = new Hono()
       .use("*", marks("all"))
@@ -78,7 +78,7 @@ describe("the middleware of a Hono application", () => {
     assert.equal(((await (await it.send("GET", "/info")).json()) as { version: unknown }).version !== undefined, true);
   });
 
-  it("may set headers before the answer is there, in each way that Hono has", async () => {
+  it("may set headers before the response exists, in each way that Hono has", async () => {
     const app = new Hono().use("*", async (c, next) => {
       c.header("x-before", "1");
       c.header("content-type", "text/odd");
@@ -109,7 +109,7 @@ describe("the middleware of a Hono application", () => {
     assert.equal((await it.send("PUT", "/store/items", { namespace: ["a"], key: "b", value: {} })).status, 204);
   });
 
-  it("may answer itself, fail, and say with its own handler how that is answered", async () => {
+  it("may respond itself or throw, which the application's error handler turns into a response", async () => {
     const app = new Hono()
       .use("/threads", async (c) => {
         // Without `next` it is a route, and the API has that path.
@@ -164,7 +164,7 @@ describe("the middleware of a Hono application", () => {
     assert.equal((await it.send("POST", "/threads", { metadata: { a: "x".repeat(200) } })).status, 413);
   });
 
-  it("lets streams through as they come, and a reader that leaves is noticed", async () => {
+  it("passes streams on as they arrive, and reports a disconnected reader", async () => {
     const go = Promise.withResolvers<void>();
     const disconnected = Promise.withResolvers<void>();
     const app = new Hono().use("*", marks("all"));
@@ -191,7 +191,7 @@ describe("the middleware of a Hono application", () => {
     go.resolve();
   });
 
-  it("comes before authentication or after it, as http.middleware_order says", async () => {
+  it("runs before or after authentication, as http.middleware_order says", async () => {
     const appPaths: string[] = [];
     const app = new Hono().use("*", async (c, next) => {
       appPaths.push(c.req.path);
@@ -227,7 +227,7 @@ describe("the middleware of a Hono application", () => {
     assert.deepEqual(authenticatedPaths, ["/threads", "/api/v1/workspaces"]);
   });
 
-  it("is asked after the host name, and works under a prefix", async () => {
+  it("runs after the check of the host name, and under a prefix", async () => {
     const log: string[] = [];
     const app = new Hono().use("/agents/*", async (c, next) => {
       log.push(c.req.path);
@@ -240,7 +240,7 @@ describe("the middleware of a Hono application", () => {
     assert.deepEqual(log, ["/agents/info"]);
   });
 
-  it("is not looked for in applications of other kinds", async () => {
+  it("is not used for applications of other frameworks", async () => {
     const log: string[] = [];
     const otherApp = {
       routes: [{ method: "ALL", path: "*", handler: (_a: unknown, _b: unknown) => log.push("route") }],
@@ -256,7 +256,7 @@ describe("the middleware of a Hono application", () => {
 });
 
 describe("acts_for", () => {
-  it("names whom the host's own code acts for: nobody is asked, and authorization is", async () => {
+  it("names the user for whom the host calls, without authentication and with authorization", async () => {
     const user = { identity: "ann", permissions: [], display_name: "ann", is_authenticated: true };
     const custom = {
       authenticate: () => Promise.reject(Object.assign(new Error("Who are you?"), { status: 401 })),
@@ -276,7 +276,7 @@ describe("acts_for", () => {
     assert.deepEqual(await (await it.send("GET", "/api/v1/workspaces", undefined, { "x-mine": "1" })).json(), []);
   });
 
-  it("opens nothing where callers are known by keys", async () => {
+  it("opens nothing in the mode api_key", async () => {
     const user = { identity: "ann", permissions: ["runs:read"], display_name: "ann", is_authenticated: true };
     await using it = await world(() => undefined, { auth: { mode: "api_key" }, acts_for: () => user });
     assert.equal((await it.send("POST", "/threads", {})).status, 401);

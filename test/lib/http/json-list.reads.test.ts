@@ -56,8 +56,8 @@ async function fill(kit: TestService, threads: number): Promise<void> {
   }
 }
 
-describe("a list reads only what it shows", () => {
-  it("of threads: their titles, from the start of their messages", async () => {
+describe("a list reads only what it returns", () => {
+  it("of threads: titles from the start of their messages", async () => {
     await using it = await world();
     await fill(it.kit, 5);
     it.database.characters = 0;
@@ -72,7 +72,7 @@ describe("a list reads only what it shows", () => {
     assert.ok(it.database.characters < LARGE / 2, `${it.database.characters} characters`);
   });
 
-  it("of threads without messages: nothing of their states", async () => {
+  it("of threads without messages: no states", async () => {
     await using it = await world();
     const { thread_id } = await it.kit.service.threads.create({});
     await it.kit.service.threads.create({
@@ -89,7 +89,7 @@ describe("a list reads only what it shows", () => {
     assert.ok(it.database.characters < LARGE / 2, `${it.database.characters} characters`);
   });
 
-  it("of runs: no requests and results, which one run has", async () => {
+  it("of runs: no requests and results, which a single run has", async () => {
     await using it = await world();
     await fill(it.kit, 3);
     await ended(it.kit, null, { messages: [], data: large });
@@ -103,7 +103,7 @@ describe("a list reads only what it shows", () => {
     assert.equal((detail.result as { data: string }).data, large);
   });
 
-  it("of a thread's runs, in parts: other work proceeds between", async () => {
+  it("of runs of a thread: in parts, so that other work proceeds", async () => {
     await using it = await world();
     const { thread_id } = await it.kit.service.threads.create({});
     const threadIds: string[] = [];
@@ -136,7 +136,7 @@ describe("a list reads only what it shows", () => {
     assert.deepEqual(await ids(50, 44), threadIds.slice(44));
   });
 
-  it("of a history: what its states have in common once", async () => {
+  it("of a history: the common values of its states once", async () => {
     await using it = await world();
     const { thread_id } = await it.kit.service.threads.create({});
     const part = large.slice(0, 20_000);
@@ -157,7 +157,7 @@ describe("a list reads only what it shows", () => {
     }
   });
 
-  it("of store items: those that may meet the conditions, and the newest ones where many do", async () => {
+  it("of store items: those that may match the filter, newest first if there are many", async () => {
     const database = counting();
     const storage = sqlStorage(database.driver);
     await storage.migrate();
@@ -186,7 +186,7 @@ describe("a list reads only what it shows", () => {
     await storage.close();
   });
 
-  it("of a search for threads without values: no states", async () => {
+  it("of a search without values: no states", async () => {
     await using it = await world();
     await fill(it.kit, 3);
     it.database.characters = 0;
@@ -196,7 +196,7 @@ describe("a list reads only what it shows", () => {
   });
 });
 
-describe("a title", () => {
+describe("the title of a thread", () => {
   const readTitle = async (values: unknown): Promise<string | null | undefined> => {
     await using it = await world();
     await it.kit.service.threads.create({
@@ -206,7 +206,7 @@ describe("a title", () => {
     return (await it.kit.service.threads.list()).items[0]?.title;
   };
 
-  it("is the text of the first message, whatever follows it", async () => {
+  it("is the text of the first message, whatever follows", async () => {
     assert.equal(
       await readTitle({
         messages: [
@@ -225,7 +225,7 @@ describe("a title", () => {
     assert.equal(await readTitle({ messages: [] }), null);
   });
 
-  it("is that of a list that was stored in parts", async () => {
+  it("comes also from a list that was stored in parts", async () => {
     await using it = await world();
     const { thread_id } = await it.kit.service.threads.create({});
     for (let n = 0; n < 4; n += 1) {
@@ -235,7 +235,7 @@ describe("a title", () => {
     assert.match((await it.kit.service.threads.list()).items[0]?.title ?? "", /^Part 0 y/);
   });
 
-  it("of a running thread is that of its newest state", async () => {
+  it("of a running thread comes from its newest state", async () => {
     const [reached, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     await using it = await world({
       agents: {
@@ -261,11 +261,11 @@ describe("a title", () => {
   });
 });
 
-describe("firstItem", () => {
+describe("parseFirstItem", () => {
   const item = { a: 'b"\\ \u2028 \n', c: [1, { d: null }, "]}"], e: { f: "ü€😀" } };
   const text = JSON.stringify([item, { g: 1 }]).replaceAll("ü", "\\u00fc");
 
-  it("gives the first item of a list", () => {
+  it("returns the first item of a list", () => {
     assert.deepEqual(parseFirstItem(text), item);
     assert.deepEqual(parseFirstItem("[1]"), 1);
     assert.deepEqual(parseFirstItem('["a","b"]'), "a");
@@ -274,7 +274,7 @@ describe("firstItem", () => {
     assert.deepEqual(parseFirstItem("{}"), undefined);
   });
 
-  it("gives what is left of it, wherever the text is cut off", () => {
+  it("returns the complete part of a text that was cut off anywhere", () => {
     const end = text.indexOf(',{"g"');
     const restStart = text.indexOf(',"c"');
     for (let at = text.indexOf("b"); at <= end; at += 1) {
@@ -324,7 +324,7 @@ describe("a search with values", () => {
     assert.ok(ticks - before >= 3, `${ticks - before} ticks`);
   });
 
-  it("filters by values, and shows the page of what it found", async () => {
+  it("filters by values and returns the requested page", async () => {
     await using it = await world();
     for (let n = 0; n < 7; n += 1) {
       await it.kit.service.threads.create({
@@ -345,7 +345,7 @@ describe("a search with values", () => {
     assert.deepEqual(numbers.sort(), [1, 3, 5]);
   });
 
-  it("whose reader goes away ends, and reads no more", async () => {
+  it("stops reading when its client disconnects", async () => {
     await using it = await world();
     await fill(it.kit, 6);
     const response = await it.handler(

@@ -120,8 +120,8 @@ const REFUSED: readonly (readonly [string, string, unknown, RegExp])[] = [
   ["POST", `${T}/runs`, { assistant_id: "g", strict_resume: 5 }, /^strict_resume: /],
 ];
 
-describe("routes that change states", () => {
-  it("call the nouns", async () => {
+describe("routes that change threads and states", () => {
+  it("call the resources", async () => {
     for (const [method, path, body, expected] of CALLS) {
       const { send, calls } = fake({ answers: { "threads.prune": () => 0, "threads.updateState": () => CHECKPOINT } });
       const response = await send(method, path, body);
@@ -130,7 +130,7 @@ describe("routes that change states", () => {
     }
   });
 
-  it("refuse what they cannot read, before anything is looked up", async () => {
+  it("answer 422 with the invalid member before any call", async () => {
     for (const [method, path, body, expected] of REFUSED) {
       const { send, calls } = fake();
       const response = await send(method, path, body);
@@ -144,7 +144,7 @@ describe("routes that change states", () => {
     assert.equal((await send("PUT", `${T}/state`, {})).headers.get("allow"), "GET, POST, PATCH, HEAD");
   });
 
-  it("answer as clients read it", async () => {
+  it("respond in the format that clients read", async () => {
     const { send } = fake({ answers: { "threads.prune": () => 3, "threads.updateState": () => CHECKPOINT } });
     const { checkpoint_map: _, ...checkpoint } = CHECKPOINT;
     const update = await send("POST", `${T}/state`, { values: {} });
@@ -156,8 +156,8 @@ describe("routes that change states", () => {
   });
 });
 
-describe("authorization of changed states", () => {
-  it("is asked of each, and what it changes takes effect", async () => {
+describe("authorization of state changes", () => {
+  it("runs for each change, and its changes of the value take effect", async () => {
     const authorizations: [string, unknown][] = [];
     await using host = await testService({
       executor: fromFunctions({ echo: () => null }),

@@ -145,7 +145,7 @@ const formatKey = ({ method, path }: { readonly method: string; readonly path: s
 /** Routes whose errors are text, as their clients show them. */
 const TEXTS = new Set(ROUTES.filter(({ error_text }) => error_text).map(formatKey));
 
-describe("a bad body", () => {
+describe("an invalid body", () => {
   let kit: TestService;
   let thread_id: string;
 
@@ -182,18 +182,18 @@ describe("a bad body", () => {
   }
 
   for (const route of ROUTES.map(formatKey)) {
-    it(`of any kind is no failure of the server: ${route}`, async () => {
+    it(`of any JSON type causes no server error: ${route}`, async () => {
       for (const body of WHOLE) await send(route, body, GOOD[route]?.[0]?.headers);
     });
   }
 
-  it("is made for every route of the agent protocols", () => {
+  it("is tested for every route of the agent protocols", () => {
     const served = ROUTES.filter(({ path }) => OF_AGENTS.test(path)).map(formatKey);
     assert.deepEqual(served.sort(), Object.keys(GOOD).sort());
   });
 
   for (const [route, all] of Object.entries(GOOD)) {
-    it(`with one wrong member is no failure of the server: ${route}`, async () => {
+    it(`with one wrong member causes no server error: ${route}`, async () => {
       for (const { body, headers } of all) {
         await send(route, JSON.stringify(body), headers);
         for (const brokenBody of broken(body)) await send(route, JSON.stringify(brokenBody), headers);

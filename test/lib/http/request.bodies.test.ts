@@ -33,7 +33,7 @@ function slow(headers: Record<string, string> = {}): {
 /** Lets what is ready run. */
 const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
 
-describe("a body that does not come", () => {
+describe("an incomplete request body", () => {
   for (const [what, headers] of [
     ["without a length", {}],
     ["with a small length", { "content-length": "20" }],
@@ -61,7 +61,7 @@ describe("a body that does not come", () => {
     });
   }
 
-  it("has the time that http.body_timeout_ms says", async () => {
+  it("has the time limit of http.body_timeout_ms", async () => {
     const { handler, elapse } = fake({ http: { body_timeout_ms: 5 } });
     const answer = handler(slow().request);
     await tick();
@@ -69,7 +69,7 @@ describe("a body that does not come", () => {
     assert.equal((await answer).status, 408);
   });
 
-  it("is waited for while it comes at a fair rate", async () => {
+  it("has no time limit while it arrives at a sufficient rate", async () => {
     const { handler, elapse, timers } = fake();
     const { request, send, end } = slow();
     const answer = handler(request);
@@ -84,7 +84,7 @@ describe("a body that does not come", () => {
     assert.equal(timers(), 0);
   });
 
-  it("is answered over a socket, and keys are looked up before it", async () => {
+  it("is answered over a socket, after the key was checked", async () => {
     await using test = await testService({
       agents: { idle: async () => ({}) },
       auth: { mode: "api_key" },

@@ -8,8 +8,8 @@ const T = `/threads/${THREAD}`;
 const R = `${T}/runs/${RUN}`;
 const A = `/assistants/${ASSISTANT}`;
 
-describe("answers", () => {
-  it("carry the paths of the run, relative to the mount", async () => {
+describe("responses", () => {
+  it("contain the paths of the run relative to the mount", async () => {
     for (const prefix of ["", "/agents"]) {
       const { send, result } = fake({ prefix });
       result.resolve({});
@@ -31,7 +31,7 @@ describe("answers", () => {
     }
   });
 
-  it("page searches", async () => {
+  it("have pages of searches with headers for the next one", async () => {
     const { send } = fake();
     const assistants = await send("POST", "/assistants/search", {});
     assert.deepEqual(
@@ -45,7 +45,7 @@ describe("answers", () => {
     );
   });
 
-  it("hold the selected fields alone", async () => {
+  it("contain only the selected members", async () => {
     const { send } = fake();
     const assistants = await send("POST", "/assistants/search", { select: ["version", "name"] });
     assert.deepEqual(await assistants.json(), [{ name: "one", version: 3 }]);
@@ -53,7 +53,7 @@ describe("answers", () => {
     assert.deepEqual(await runs.json(), [{ run_id: RUN }]);
   });
 
-  it("hold the selected fields of a state, and single ones of its values", async () => {
+  it("contain the selected members of a state, and single values", async () => {
     const state = { values: { a: 1, "b.c": 2, ["__proto__"]: 3 }, next: [], tasks: [], metadata: { step: 1 } };
     const get = (): unknown => state;
     const { send } = fake({
@@ -71,7 +71,7 @@ describe("answers", () => {
     assert.deepEqual(await read("POST", "/state/checkpoint", { checkpoint, select: ["tasks"] }), { tasks: [] });
   });
 
-  it("are 204 where there is nothing to say", async () => {
+  it("are 204 without content", async () => {
     const { send } = fake();
     for (const [method, path, headers] of [
       ["DELETE", T],
@@ -84,7 +84,7 @@ describe("answers", () => {
     }
   });
 
-  it("to a cancel are 204 after the end, and 202 before it", async () => {
+  it("to a cancel are 204 after the end and 202 before it", async () => {
     for (const [query, status] of [
       ["", 202],
       ["?wait=0", 202],
@@ -97,7 +97,7 @@ describe("answers", () => {
     assert.deepEqual([many.status, await many.text()], [204, ""]);
   });
 
-  it("to a batch hold its runs in order", async () => {
+  it("to a batch contain its runs in order", async () => {
     const batch = (requests: unknown): unknown =>
       (requests as { input: number }[]).map(({ input }) => ({ run_id: RUN, input }));
     const { send } = fake({ answers: { "runs.createBatch": batch } });
@@ -126,11 +126,11 @@ describe("answers", () => {
     assert.equal(service.runLog.leaveCount, 1);
   });
 
-  it("count as a bare integer", async () => {
+  it("to a count are a bare integer", async () => {
     assert.equal(await (await fake().send("POST", "/assistants/count", {})).text(), "7");
   });
 
-  it("tell about the server", async () => {
+  it("describe the server in /info", async () => {
     const services = { worker: { ok: true }, database: { ok: true } };
     assert.deepEqual(await (await fake().send("GET", "/ok")).json(), { ok: true, services });
     const ill = await fake({ healthy: false }).send("GET", "/ok");
@@ -143,7 +143,7 @@ describe("answers", () => {
     assert.equal(((await (await fake().send("GET", "/info")).json()) as { version: string }).version, "9.9.9");
   });
 
-  it("tell which versions it knows", async () => {
+  it("name the supported versions in /info", async () => {
     const text = readFileSync(new URL("../../../package.json", import.meta.url), "utf8");
     const { version } = JSON.parse(text) as { readonly version: string };
     await using kit = await testService({ agents: { agent: () => ({}) } });
@@ -161,7 +161,7 @@ describe("answers", () => {
     });
   });
 
-  it("measure it, as text for Prometheus or as JSON", async () => {
+  it("have metrics as text for Prometheus or as JSON", async () => {
     const service = fake();
     const open = [await service.send("GET", `${R}/stream`), await service.send("GET", `${R}/join`)];
     const text = await service.send("GET", "/metrics");
@@ -209,7 +209,7 @@ describe("answers", () => {
     assert.equal((await fake().send("GET", "/studio/")).status, 404);
   });
 
-  it("carry a request id: a well-formed one that was sent, or a new one", async () => {
+  it("have the request id of the client if it is valid, or a new one", async () => {
     const { send } = fake();
     const id = async (requestId?: string): Promise<string | null> =>
       (await send("GET", "/ok", undefined, requestId === undefined ? {} : { "x-request-id": requestId })).headers.get(
@@ -221,7 +221,7 @@ describe("answers", () => {
     assert.equal(await id("x".repeat(129)), "id-3");
   });
 
-  it("to HEAD are those to GET without the body", async () => {
+  it("to HEAD equal those to GET without the body", async () => {
     const { send, calls, leaves } = fake();
     const response = await send("HEAD", T);
     assert.deepEqual(
@@ -240,7 +240,7 @@ describe("answers", () => {
     assert.deepEqual(calls.at(-1), ["threads.stream", THREAD, { modes: [], after: undefined }]);
   });
 
-  it("hide what went wrong unexpectedly, and log it", async () => {
+  it("hide unexpected errors, and log them", async () => {
     const { send, log } = fake({
       answers: {
         "threads.get": () => {
@@ -257,7 +257,7 @@ describe("answers", () => {
     assert.equal((log[0]!.error as Error).message, "password of the database");
   });
 
-  it("carry the service's own errors", async () => {
+  it("contain the service's own errors", async () => {
     const response = await fake({ answers: { "threads.get": notFound } }).send("GET", T);
     assert.deepEqual(
       [response.status, await response.json()],

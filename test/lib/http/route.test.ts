@@ -109,7 +109,7 @@ for (const [noun, rows] of [...Object.entries(OPERATIONS), ...Object.entries(ROU
 }
 
 describe("the route table", () => {
-  it("has each method of a path once, and no row that another one hides", () => {
+  it("has each method of a path once, and no route that another one hides", () => {
     for (const [at, route] of ROUTES.entries()) {
       for (const earlier of ROUTES.slice(0, at)) {
         if (earlier.method !== route.method && earlier.method !== "all") continue;
@@ -121,7 +121,7 @@ describe("the route table", () => {
     }
   });
 
-  it("loads rows with the first request below their path, and has no others there", async () => {
+  it("loads groups with the first request below their path", async () => {
     for (const { path, load } of LAZY_ROUTES) {
       const rows = await load();
       assert.ok(rows.length > 0);
@@ -135,7 +135,7 @@ describe("the route table", () => {
     }
   });
 
-  it("puts every path under one group, which an option disables", () => {
+  it("assigns every path to a group, which an option disables", () => {
     const groups = new Map<string, string | undefined>();
     for (const { path, group } of ROUTES) {
       assert.ok(!groups.has(path) || groups.get(path) === group, path);
@@ -144,7 +144,7 @@ describe("the route table", () => {
     }
   });
 
-  it("says which routes are not built, and gives everything else a handler", async () => {
+  it("names the unsupported routes, and has a handler for all others", async () => {
     const { send } = fake({ docs: () => new Response() });
     for (const route of ROUTES) {
       const method = route.method === "all" ? "PUT" : route.method.toUpperCase();
@@ -153,7 +153,7 @@ describe("the route table", () => {
     }
   });
 
-  it("gives a refused request the code of its error, on every route", async () => {
+  it("returns the error code of a refusal on every route", async () => {
     const refuse = async (): Promise<never> => {
       throw new ServiceError("permission_missing", "Not you");
     };
@@ -171,7 +171,7 @@ describe("the route table", () => {
   });
 
   for (const route of ROUTES.filter(({ handle, access }) => handle && access !== "open")) {
-    it(`names the events that authorization is asked, and changes nothing by a read: ${formatKey(route)}`, async () => {
+    it(`names the authorization events, and reads change nothing: ${formatKey(route)}`, async () => {
       const events = new Set<string>();
       const access: Partial<ServiceInternals["access"]> = {
         async authorize(_caller, event, value) {

@@ -163,7 +163,7 @@ async function detail(response: Response): Promise<string> {
   return body.detail;
 }
 
-describe("bad input", () => {
+describe("invalid input", () => {
   for (const [method, path, body, status, piece] of REFUSED) {
     const bodyText = typeof body === "string" ? body : JSON.stringify(body);
     it(`${method} ${path} ${bodyText?.slice(0, 70) ?? ""} → ${status}`, async () => {
@@ -176,7 +176,7 @@ describe("bad input", () => {
     });
   }
 
-  it("nested deeper than 64 levels is refused before it is parsed", async () => {
+  it("that is nested deeper than 64 levels is refused before it is parsed", async () => {
     const { send, calls } = fake();
     assert.equal((await send("POST", "/threads", `{"metadata":{"a":${nested(62)}}}`)).status, 200);
     assert.equal(calls.length, 1);
@@ -187,7 +187,7 @@ describe("bad input", () => {
     assert.equal((await send("POST", "/threads", text)).status, 200);
   });
 
-  it("larger than 10 MiB is refused, by its declared and by its counted length", async () => {
+  it("above 10 MiB is refused by its declared and by its counted length", async () => {
     const { handler, calls } = fake();
     const chunk = new Uint8Array(1024 * 1024).fill(32);
     let chunks = 0;
@@ -257,14 +257,14 @@ describe("bad input", () => {
   });
 });
 
-describe("the query of a list of workspaces", () => {
+describe("the query of GET /api/v1/workspaces", () => {
   for (const [query, field] of [
     ["limit=0", "limit"],
     ["limit=1001", "limit"],
     ["limit=x", "limit"],
     ["offset=-1", "offset"],
   ] as const) {
-    it(`${query} is refused in the platform's form`, async () => {
+    it(`${query} is refused in the format of the platform`, async () => {
       const response = await fake().send("GET", `/api/v1/workspaces?${query}`);
       assert.equal(response.status, 422);
       const { detail } = (await response.json()) as { detail: { loc: unknown; type: string }[] };
@@ -276,7 +276,7 @@ describe("the query of a list of workspaces", () => {
   }
 });
 
-describe("what is not built", () => {
+describe("unsupported routes", () => {
   for (const [method, path] of NOT_BUILT) {
     it(`${method} ${path} → 501`, async () => {
       const response = await fake().send(method, path, ["GET", "DELETE"].includes(method) ? undefined : {});
@@ -286,7 +286,7 @@ describe("what is not built", () => {
   }
 });
 
-describe("what the service cannot do", () => {
+describe("errors of the service", () => {
   for (const [code, status] of [
     ["unavailable", 503],
     ["storage_full", 507],

@@ -42,8 +42,8 @@ async function open({ send }: Fake, path: string): Promise<Reader> {
   };
 }
 
-describe("a stream", () => {
-  it("has the headers clients and proxies need", async () => {
+describe("an event stream", () => {
+  it("has the headers that clients and proxies need", async () => {
     const response = await fake().send("POST", STREAM, request);
     assert.equal(response.headers.get("content-type"), "text/event-stream");
     assert.equal(response.headers.get("cache-control"), "no-cache");
@@ -51,7 +51,7 @@ describe("a stream", () => {
     await response.body?.cancel();
   });
 
-  it("frames each event with one data line, and ends with end", async () => {
+  it("has one data line per event, and ends with the event `end`", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     service.runLog.add({ id: 0, event: "metadata", data: '{"run_id":"r"}' });
@@ -63,7 +63,7 @@ describe("a stream", () => {
     assert.equal(service.runLog.leaveCount, 1, "the log of the run does not stay for a reader that has all of it");
   });
 
-  it("sends what is ready as one chunk", async () => {
+  it("sends ready frames as one chunk", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     for (let id = 1; id <= 100; id++) service.runLog.add({ id, event: "messages", data: "[]" });
@@ -71,7 +71,7 @@ describe("a stream", () => {
     await reader.cancel();
   });
 
-  it("lets no line break into an event's name", async () => {
+  it("removes line breaks from event names", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     service.runLog.add({ id: 1, event: "custom|a\r\ndata: forged\n\n", data: "1" });
@@ -79,7 +79,7 @@ describe("a stream", () => {
     await reader.cancel();
   });
 
-  it("beats every 5 s with a comment and no blank line, busy or not", async () => {
+  it("sends a heartbeat comment without a blank line every 5 s, also while it sends frames", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     const beat = reader.next();
@@ -97,7 +97,7 @@ describe("a stream", () => {
     assert.equal(service.timers(), 0);
   });
 
-  it("begins with a beat where it has nothing to send: some hosts send no headers before", async () => {
+  it("begins with a heartbeat if it has nothing to send, because some hosts delay the headers", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     const first = reader.next();
@@ -111,7 +111,7 @@ describe("a stream", () => {
     assert.equal(service.timers(), 0);
   });
 
-  it("begins with what it has, and no beat follows it at once", async () => {
+  it("begins with ready frames, without a heartbeat right after them", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     service.runLog.add({ id: 1, event: "values", data: "1" });
@@ -124,7 +124,7 @@ describe("a stream", () => {
     assert.equal(service.timers(), 0);
   });
 
-  it("keeps what comes after a beat until it is asked for", async () => {
+  it("holds frames after a heartbeat until the reader pulls", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     const beat = reader.next();
@@ -140,7 +140,7 @@ describe("a stream", () => {
     assert.equal(service.timers(), 0);
   });
 
-  it("breaks off when its frames stop before the end, so that clients reconnect", async () => {
+  it("aborts when its frames stop before the end, so that clients reconnect", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     service.runLog.add({ id: 1, event: "values", data: "1" });
@@ -151,7 +151,7 @@ describe("a stream", () => {
     assert.deepEqual([service.timers(), service.log.length], [0, 0]);
   });
 
-  it("breaks off when its reader takes nothing for 30 s", async () => {
+  it("aborts after its reader has stalled for 30 s", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     service.runLog.add({ id: 1, event: "values", data: "1" });
@@ -167,7 +167,7 @@ describe("a stream", () => {
     assert.match(text, /^greenroom_open_streams 0$/m);
   });
 
-  it("waits for a reader that asks while nothing happens", async () => {
+  it("waits for new frames when the reader pulls", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     for (let beats = 0; beats < 20; beats++) {
@@ -179,7 +179,7 @@ describe("a stream", () => {
     await reader.cancel();
   });
 
-  it("tells the service once when its reader leaves", async () => {
+  it("reports a disconnected reader once", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     service.runLog.add({ id: 1, event: "values", data: "{}" });
@@ -191,7 +191,7 @@ describe("a stream", () => {
     assert.equal(service.timers(), 0);
   });
 
-  it("breaks off when it cannot go on, so that clients reconnect, and says why in the log alone", async () => {
+  it("aborts when it cannot continue, so that clients reconnect, and logs the reason only", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     const chunk = reader.next();
@@ -235,14 +235,14 @@ async function openLeaving(service: Fake): Promise<Reader> {
   return reader;
 }
 
-describe("a stream that is cancelled while it is given a chunk", () => {
+describe("an event stream that is cancelled during a pull", () => {
   const end = { id: 1, event: "end", data: "{}" };
   const unheard: unknown[] = [];
   const hear = (reason: unknown): unknown => unheard.push(reason);
   before(() => void process.on("unhandledRejection", hear));
   after(() => void process.off("unhandledRejection", hear));
 
-  it("is closed when its end was waited for", async () => {
+  it("closes if the pull waited for its end", async () => {
     const service = fake();
     const reader = await openLeaving(service);
     const chunk = reader.next();
@@ -253,7 +253,7 @@ describe("a stream that is cancelled while it is given a chunk", () => {
     assert.deepEqual([unheard, service.log.length, service.timers()], [[], 0, 0]);
   });
 
-  it("is closed when its end was ready", async () => {
+  it("closes if its end was ready", async () => {
     const service = fake();
     service.runLog.add(end);
     const reader = await openLeaving(service);
@@ -262,7 +262,7 @@ describe("a stream that is cancelled while it is given a chunk", () => {
     assert.deepEqual([unheard, service.log.length, service.timers()], [[], 0, 0]);
   });
 
-  it("leaves at a beat", async () => {
+  it("leaves its source at a heartbeat", async () => {
     const service = fake();
     const reader = await openLeaving(service);
     const chunk = reader.next();
@@ -272,7 +272,7 @@ describe("a stream that is cancelled while it is given a chunk", () => {
     assert.deepEqual([unheard, service.log.length, service.timers(), service.runLog.leaveCount], [[], 0, 0, 1]);
   });
 
-  it("leaves when it is gone before the chunk is made", async () => {
+  it("leaves its source if it is cancelled before the chunk is created", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     const { frames } = service.runLog;
@@ -289,7 +289,7 @@ describe("a stream that is cancelled while it is given a chunk", () => {
     assert.deepEqual([unheard, service.log.length, service.timers(), service.runLog.leaveCount], [[], 0, 0, 1]);
   });
 
-  it("breaks off when its frames cannot be taken", async () => {
+  it("aborts if its frames cannot be taken", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     const chunk = reader.next();
@@ -306,12 +306,12 @@ describe("a stream that is cancelled while it is given a chunk", () => {
   });
 });
 
-describe("a stream of large frames", () => {
+describe("an event stream with large frames", () => {
   const CHUNK = 4 * 1024;
   const large = (id: number, data: string): Frame => ({ id, event: "values", data: JSON.stringify(data) });
   const wire = ({ id, event, data }: Frame): string => `id: ${id}\nevent: ${event}\ndata: ${data}\n\n`;
 
-  it("is sent in small chunks, and no character is cut", async () => {
+  it("sends small chunks, and cuts no character", async () => {
     const service = fake();
     const frames = [
       large(1, "x".repeat(100_000)),
@@ -328,7 +328,7 @@ describe("a stream of large frames", () => {
     assert.equal(service.timers(), 0);
   });
 
-  it("lets other work in while its reader takes all it can get", async () => {
+  it("lets other work proceed while its reader pulls without a pause", async () => {
     const service = fake();
     service.runLog.add(large(1, "x".repeat(2_000_000)), { id: 2, event: "end", data: "{}" });
     const reader = await open(service, STREAM);
@@ -342,7 +342,7 @@ describe("a stream of large frames", () => {
     assert.ok(ticks >= Math.floor(sizes.length / 64), `${ticks} ticks for ${sizes.length} chunks`);
   });
 
-  it("takes a frame only when the one before it is nearly out", async () => {
+  it("takes a frame only when the one before is nearly sent", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     service.runLog.frames.push(large(1, "x".repeat(4 * CHUNK)));
@@ -356,7 +356,7 @@ describe("a stream of large frames", () => {
     );
   });
 
-  it("beats between frames alone", async () => {
+  it("sends heartbeats between frames only", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     const first = large(1, "x".repeat(2 * CHUNK));
@@ -369,7 +369,7 @@ describe("a stream of large frames", () => {
     assert.equal(text, `${wire(first)}: heartbeat\n${wire(end)}`);
   });
 
-  it("ends only when all of it is out, and not when its reader stalls", async () => {
+  it("ends after everything was sent, and not if its reader stalls", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
     service.runLog.add({ id: 1, event: "end", data: JSON.stringify("x".repeat(4 * CHUNK)) });
@@ -380,8 +380,8 @@ describe("a stream of large frames", () => {
   });
 });
 
-describe("a wait", () => {
-  it("cuts no character of a large result, and puts nothing into it", async () => {
+describe("a wait response", () => {
+  it("cuts no character of a large result, and inserts nothing into it", async () => {
     const service = fake();
     const reader = await open(service, WAIT);
     const result = { text: "x\u{1f600}".repeat(30_000) };
@@ -393,7 +393,7 @@ describe("a wait", () => {
     assert.deepEqual([service.timers(), service.leaves()], [0, 0]);
   });
 
-  it("gives the result as JSON", async () => {
+  it("returns the result as JSON", async () => {
     const service = fake();
     const response = await service.send("POST", WAIT, request);
     assert.equal(response.headers.get("content-type"), "application/json");
@@ -402,7 +402,7 @@ describe("a wait", () => {
     assert.deepEqual([service.timers(), service.leaves()], [0, 0]);
   });
 
-  it("keeps the connection alive with white space", async () => {
+  it("keeps the connection open with white space", async () => {
     const service = fake();
     const reader = await open(service, WAIT);
     for (let beats = 0; beats < 2; beats++) {
@@ -415,14 +415,14 @@ describe("a wait", () => {
     assert.equal(await reader.next(), undefined);
   });
 
-  it("never gives null", async () => {
+  it("never returns null", async () => {
     const service = fake();
     service.result.resolve(null);
     const response = await service.send("POST", WAIT, request);
     assert.equal(await response.text(), "{}");
   });
 
-  it("tells the service when its reader leaves", async () => {
+  it("reports a disconnected reader", async () => {
     const service = fake();
     const reader = await open(service, WAIT);
     const pending = reader.next();
@@ -431,7 +431,7 @@ describe("a wait", () => {
     assert.deepEqual([service.leaves(), service.timers()], [1, 0]);
   });
 
-  it("answers a failure of the server as __error__, without its text", async () => {
+  it("returns an error of the server as __error__ without its text", async () => {
     const service = fake();
     const response = await service.send("POST", WAIT, request);
     service.result.reject(new Error("disk of host x"));

@@ -64,14 +64,14 @@ const COMMANDS: readonly (readonly [method: string, params: (interrupt: string) 
   ["state.get", () => ({ namespace: ["agent:1"], keys: ["said"] })],
 ];
 
-describe("threads of other users, with custom authentication", () => {
+describe("threads of other users with custom authentication", () => {
   const open = async () => {
     const world = await customWorld({ on: { "*": owning }, agents });
     const user = (name: string) => createUser(world.it.fetch as Fetch, { authorization: `Bearer ${name}` });
     return { world, ann: user("ann"), bob: user("bob"), [Symbol.asyncDispose]: () => world[Symbol.asyncDispose]() };
   };
 
-  it("answer commands as threads that do not exist, and stay as they are", async () => {
+  it("get the responses of threads that do not exist, and do not change", async () => {
     await using at = await open();
     const { ann, bob, world } = at;
     const [theirs, none] = [crypto.randomUUID(), crypto.randomUUID()];
@@ -101,7 +101,7 @@ describe("threads of other users, with custom authentication", () => {
     assert.equal((await ann.command(theirs, "input.respond", { interrupt_id: id, response: "yes" }))[0], 200);
   });
 
-  it("have no events, whether a stream was opened before or after them", async () => {
+  it("send no events, whether a stream was opened before or after the creation", async () => {
     await using at = await open();
     const { ann, bob } = at;
     const thread = crypto.randomUUID();
@@ -130,7 +130,7 @@ describe("threads of other users, with custom authentication", () => {
     await bobStream.close();
   });
 
-  it("are refused with the status of a handler, which is asked for each", async () => {
+  it("are refused with the status of the handler, which is called for each", async () => {
     const refuse = (): never => {
       throw Object.assign(new Error("Not you"), { status: 403 });
     };
@@ -188,7 +188,7 @@ describe("threads of a shared agent", () => {
     return { owner: user("owner"), member: user("member"), overSocket, [Symbol.asyncDispose]: dispose };
   };
 
-  it("are run by members only where they are theirs", async () => {
+  it("can be run by members only if they own them", async () => {
     await using at = await open("use");
     const { owner, member, overSocket } = at;
     const [theirs, ownId, none] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()];
@@ -219,7 +219,7 @@ describe("threads of a shared agent", () => {
     await Promise.all([ownerStream.close(), mine.close()]);
   });
 
-  it("are only read by members where the agent is shared for reading", async () => {
+  it("can only be read by members if the agent is shared for reading", async () => {
     await using at = await open("read");
     const { owner, member } = at;
     const thread = crypto.randomUUID();

@@ -89,8 +89,8 @@ async function interruptId(service: Service, thread_id: string): Promise<string>
   return (await service.threads.state(thread_id)).interrupts[0]?.id as string;
 }
 
-describe("commands", () => {
-  it("run.start creates the thread, and says which event came before the run", async () => {
+describe("protocol commands", () => {
+  it("run.start creates the thread, and returns the last event before the run", async () => {
     await world(async ({ service, events, run, send }) => {
       const thread_id = newThread();
       const first = await run(thread_id.toUpperCase(), { assistant_id: "echo", metadata: { a: 1 } });
@@ -108,7 +108,7 @@ describe("commands", () => {
     });
   });
 
-  it("run.start passes config, context, strategy and breakpoints on", async () => {
+  it("run.start passes config, context, strategy and breakpoints", async () => {
     await world(async ({ service, jobs, run }) => {
       const thread_id = newThread();
       await run(thread_id, {
@@ -133,7 +133,7 @@ describe("commands", () => {
     });
   });
 
-  it("run.start names what is wrong, and starts nothing", async () => {
+  it("run.start names invalid members, and starts nothing", async () => {
     await world(async ({ service, send, run }) => {
       const thread_id = newThread();
       const missing = ["invalid_argument", "run.start requires an assistant_id."];
@@ -150,7 +150,7 @@ describe("commands", () => {
     });
   });
 
-  it("run.start answers a pending interrupt, unless it forks or has no input", async () => {
+  it("run.start with input resumes a pending interrupt, unless it forks or has no input", async () => {
     await world(async ({ service, jobs, run }) => {
       const thread_id = newThread();
       await run(thread_id);
@@ -168,7 +168,7 @@ describe("commands", () => {
     });
   });
 
-  it("run.start is refused like an answer if another client answers first", async () => {
+  it("run.start gets the refusal of a resume value if another client resumes first", async () => {
     await world(async ({ service, events, jobs, run, send, settled }) => {
       const thread_id = newThread();
       await run(thread_id);
@@ -189,7 +189,7 @@ describe("commands", () => {
     });
   });
 
-  it("run.start is refused like an answer while the run of another answer is active", async () => {
+  it("run.start gets the refusal of a resume value while the run of another one is active", async () => {
     await world(async ({ service, jobs, hold, run, send, settled }) => {
       const thread_id = newThread();
       await run(thread_id);
@@ -208,7 +208,7 @@ describe("commands", () => {
     });
   });
 
-  it("run.start takes a serialized Command as a command", async () => {
+  it("run.start accepts a serialized Command", async () => {
     await world(async ({ service, jobs, run }) => {
       const thread_id = newThread();
       await run(thread_id);
@@ -218,7 +218,7 @@ describe("commands", () => {
     });
   });
 
-  it("run.start with reject says why while a run is active", async () => {
+  it("run.start with reject returns the reason while a run is active", async () => {
     await world(async ({ service, send }) => {
       const thread_id = newThread();
       await service.threads.create({ thread_id });
@@ -233,7 +233,7 @@ describe("commands", () => {
     });
   });
 
-  it("input.respond resumes with the answer by id", async () => {
+  it("input.respond resumes with the resume value by id", async () => {
     await world(async ({ service, run, send, settled }) => {
       const thread_id = newThread();
       await run(thread_id);
@@ -248,7 +248,7 @@ describe("commands", () => {
     });
   });
 
-  it("input.respond takes a list, with update, goto, config and metadata", async () => {
+  it("input.respond accepts a list with update, goto, config and metadata", async () => {
     await world(async ({ service, run, send, settled }) => {
       const thread_id = newThread();
       await run(thread_id);
@@ -269,7 +269,7 @@ describe("commands", () => {
     });
   });
 
-  it("input.respond names what is wrong, and starts nothing", async () => {
+  it("input.respond names invalid members, and starts nothing", async () => {
     await world(async ({ service, run, send }) => {
       const thread_id = newThread();
       const respond = async (params: JsonObject): Promise<readonly [string, string]> =>
@@ -297,7 +297,7 @@ describe("commands", () => {
     });
   });
 
-  it("an answer behind one that was given as a plain value gets no_such_interrupt", async () => {
+  it("input.respond after a plain resume value gets no_such_interrupt", async () => {
     await world(async ({ service, run, send, settled }) => {
       const thread_id = newThread();
       await run(thread_id);
@@ -310,7 +310,7 @@ describe("commands", () => {
     });
   });
 
-  it("of two answers to one interrupt, the second gets no_such_interrupt and starts nothing", async () => {
+  it("the second of two responses to one interrupt gets no_such_interrupt and starts nothing", async () => {
     await world(async ({ service, run, send, settled }) => {
       for (const racing of [true, false]) {
         const thread_id = newThread();
@@ -331,7 +331,7 @@ describe("commands", () => {
     });
   });
 
-  it("input.respond finds the assistant of a copied thread", async () => {
+  it("input.respond uses the assistant of a copied thread", async () => {
     await world(async ({ service, run, send }) => {
       const thread_id = newThread();
       await run(thread_id);
@@ -341,7 +341,7 @@ describe("commands", () => {
     });
   });
 
-  it("agent.getTree gives the tree of the last run, or of a run", async () => {
+  it("agent.getTree returns the tree of the last run or of a given run", async () => {
     await world(async ({ events, send }) => {
       const thread_id = newThread();
       const tree = async (params?: JsonObject): Promise<unknown> =>
@@ -391,7 +391,7 @@ describe("commands", () => {
     });
   });
 
-  it("state.get gives values and checkpoint", async () => {
+  it("state.get returns values and checkpoint", async () => {
     await world(async ({ service, events, run, send }) => {
       const thread_id = newThread();
       assert.equal(readError(await send(thread_id, "state.get", { namespace: [] }))[0], "no_such_run");
@@ -412,7 +412,7 @@ describe("commands", () => {
     });
   });
 
-  it("refuses unknown commands, and subscriptions outside of a socket", async () => {
+  it("unknown commands, and subscriptions without a socket, are refused", async () => {
     await world(async ({ send }) => {
       const thread_id = newThread();
       assert.deepEqual(await send(thread_id, "state.fork"), {
@@ -429,7 +429,7 @@ describe("commands", () => {
     });
   });
 
-  it("keeps a foreign thread hidden: not found, and nothing starts", async () => {
+  it("a command on a thread of another user gets not found, and starts nothing", async () => {
     await world(async ({ service, run, send }) => {
       const thread_id = newThread();
       await run(thread_id, { metadata: { owner: "ann" } });
@@ -449,7 +449,7 @@ describe("commands", () => {
     });
   });
 
-  it("throws what is no fault of the command", async () => {
+  it("errors that the command did not cause are thrown", async () => {
     await world(async ({ send }) => {
       const refused: CommandCaller = {
         read: async () => ({ deployment: "default" }),
@@ -463,7 +463,7 @@ describe("commands", () => {
 });
 
 describe("events in process", () => {
-  it("are objects, until the loop is left", async () => {
+  it("are objects, until the loop ends", async () => {
     await world(async ({ protocol, events }) => {
       const thread_id = newThread();
       events.add(event(1, "values"), event(2, "lifecycle", { data: { event: "running" } }));

@@ -21,8 +21,8 @@ async function ticks(elapse: (ms: number) => void): Promise<void> {
   }
 }
 
-describe("a session whose client does not read", () => {
-  it("keeps an answer until there is room, and does not execute what comes behind it", async () => {
+describe("a WebSocket session whose client does not read", () => {
+  it("delays a response until there is room, and executes no command after it", async () => {
     const { session, socket, sentMessages, commands, elapse } = world();
     socket.bufferedAmount = FULL;
     for (const id of [1, 2, 3]) session.onMessage(command(id));
@@ -36,7 +36,7 @@ describe("a session whose client does not read", () => {
     assert.deepEqual(readResponseIds(sentMessages), [1, 2, 3]);
   });
 
-  it("closes when more than 100 commands wait for the answer before them", async () => {
+  it("closes after more than 100 waiting commands", async () => {
     const { session, socket, closed, commands, elapse } = world();
     socket.bufferedAmount = FULL;
     for (let id = 1; id <= 50; id++) session.onMessage(command(id));
@@ -46,7 +46,7 @@ describe("a session whose client does not read", () => {
     assert.equal(commands.length, 1);
   });
 
-  it("gets a large message in parts, each when there is room, and nothing between them", async () => {
+  it("sends a large message in parts when there is room, with nothing between them", async () => {
     const parts: string[] = [];
     const { events, send, session, socket, sentMessages, elapse } = world();
     await send("subscription.subscribe", { channels: ["values"] });
@@ -88,7 +88,7 @@ describe("a session whose client does not read", () => {
     }
   });
 
-  it("shares the room for whole messages with all sockets that cannot send parts", async () => {
+  it("shares the budget for whole messages with all sockets that cannot send parts", async () => {
     const largeMessageBudget = createSemaphore(500_000);
     const [stalled, sibling] = [world({ largeMessageBudget }), world({ largeMessageBudget })];
     const large = event(1, "values", { data: { text: "x".repeat(400_000) } });
@@ -123,7 +123,7 @@ describe("a session whose client does not read", () => {
     assert.deepEqual(sibling.seqs(), []);
   });
 
-  it("fails when its socket drops a message, as Bun says it does", () => {
+  it("fails when its socket drops a message, as Bun reports", () => {
     const socket = createBunSocket();
     let result = 5;
     const opened = { data: socket, readyState: 1, send: () => result, close() {}, getBufferedAmount: () => 0 };
@@ -138,7 +138,7 @@ describe("a session whose client does not read", () => {
   });
 });
 
-describe("the commands of sockets", () => {
+describe("commands of several sockets", () => {
   it("take turns", async () => {
     const deferred: (() => void)[] = [];
     const commandBudget = createTickBudget({ defer: (fn) => void deferred.push(fn) }, 1);

@@ -14,8 +14,8 @@ const readSubscriptionId = (answer: JsonObject): string => (answer.result as Jso
 
 const meta = (applied_through_seq: number): JsonObject => ({ thread_id: THREAD, applied_through_seq });
 
-describe("a session", () => {
-  it("answers a subscription before its first event, replays, and goes on live", async () => {
+describe("a WebSocket session", () => {
+  it("responds to a subscription before its first event, replays, and continues live", async () => {
     const { events, sentMessages, send, seqs, session } = world();
     events.add(event(1, "values"), event(2, "messages"), event(3, "lifecycle"));
     const answer = await send("subscription.subscribe", { channels: ["values", "lifecycle"] });
@@ -31,7 +31,7 @@ describe("a session", () => {
     await until(() => events.open === 0);
   });
 
-  it("says how many events it replays, and which is the last one", async () => {
+  it("returns the number of replayed events and the last one", async () => {
     const { events, send, seqs, sentMessages } = world();
     const none = await send("subscription.subscribe", { channels: ["values"] });
     assert.deepEqual([(none.result as JsonObject).replayed_events, none.meta], [0, meta(0)]);
@@ -45,7 +45,7 @@ describe("a session", () => {
     assert.deepEqual(unsubscribed.meta, meta(4));
   });
 
-  it("honours since, namespaces and depth", async () => {
+  it("applies since, namespaces and depth", async () => {
     const { events, send, seqs } = world();
     events.add(event(1, "values"), event(2, "values", { namespace: ["a:1"] }));
     await send("subscription.subscribe", { channels: ["values"], namespaces: [["a"]], depth: 0, since: 1 });
@@ -59,7 +59,7 @@ describe("a session", () => {
     assert.deepEqual(seqs(), [2, 4, 6]);
   });
 
-  it("replays what a later subscription missed, and keeps the order of all live events", async () => {
+  it("replays what a later subscription missed, and keeps the order of live events", async () => {
     const { events, send, seqs, sentMessages } = world();
     events.add(event(1, "values"), event(2, "messages"), event(3, "values"));
     await send("subscription.subscribe", { channels: ["values"] });
@@ -79,7 +79,7 @@ describe("a session", () => {
     assert.equal(events.open, 1);
   });
 
-  it("replays once for all subscriptions that are sent together, in seq order", async () => {
+  it("replays once for subscriptions that are sent together, in the order of seq", async () => {
     const { events, seqs, session, sentMessages } = world();
     events.add(event(1, "lifecycle"), event(2, "values"), event(3, "messages"), event(4, "lifecycle"));
     const subscribe = (id: number, params: JsonObject): void =>
@@ -103,7 +103,7 @@ describe("a session", () => {
     assert.deepEqual(seqs(), [1, 2, 4, 3, 4, 5]);
   });
 
-  it("sends a later subscription with since only what is newer", async () => {
+  it("sends only newer events to a later subscription with since", async () => {
     const { events, send, seqs } = world();
     events.add(event(1, "values"), event(2, "messages"), event(3, "messages"), event(4, "values"));
     await send("subscription.subscribe", { channels: ["values"] });
@@ -116,7 +116,7 @@ describe("a session", () => {
     assert.deepEqual(seqs(), [1, 4, 3, 6, 7]);
   });
 
-  it("sends nothing for a subscription that was ended", async () => {
+  it("sends nothing for an ended subscription", async () => {
     const { events, send, seqs } = world();
     const values = readSubscriptionId(await send("subscription.subscribe", { channels: ["values"] }));
     await send("subscription.subscribe", { channels: ["messages"] });
@@ -132,7 +132,7 @@ describe("a session", () => {
     assert.equal((await send("subscription.unsubscribe", noText)).error, "no_such_subscription");
   });
 
-  it("refuses filters that name no channel, or an unknown one", async () => {
+  it("refuses filters with an unknown channel or none", async () => {
     const readFilter = (): never => {
       throw new ServiceError("invalid", "since: must be an integer");
     };
@@ -151,14 +151,14 @@ describe("a session", () => {
     assert.deepEqual(events.subscriptions.at(-1)?.filter.channels, []);
   });
 
-  it("has at most 100 subscriptions", async () => {
+  it("accepts at most 100 subscriptions", async () => {
     const { send } = world();
     for (let count = 0; count < 100; count++) await send("subscription.subscribe", { channels: ["values"] });
     const answer = await send("subscription.subscribe", { channels: ["values"] });
     assert.equal(answer.error, "invalid_argument");
   });
 
-  it("has at most 1,000 namespaces in all of them", async () => {
+  it("accepts at most 1,000 namespaces in all subscriptions", async () => {
     const { send } = world({ max_bytes: 10_000 });
     const namespaces = Array.from({ length: 600 }, (_, i) => [`n:${i}`]);
     const first = await send("subscription.subscribe", { channels: ["values"], namespaces });
@@ -168,7 +168,7 @@ describe("a session", () => {
     assert.equal((await send("subscription.subscribe", { channels: ["values"], namespaces })).type, "success");
   });
 
-  it("passes other commands on, one after another", async () => {
+  it("executes other commands one after another", async () => {
     const { send, commands, session, sentMessages } = world();
     assert.deepEqual(await send("state.get", { namespace: [] }), {
       ...{ type: "success", id: 1, result: { method: "state.get" }, meta: { thread_id: THREAD } },
@@ -183,7 +183,7 @@ describe("a session", () => {
     );
   });
 
-  it("answers frames that are no commands", async () => {
+  it("responds with an error to frames that are no commands", async () => {
     const { session, sentMessages, closed } = world();
     for (const text of ["{", '"x"', "null", "[]", '{"id":1}', '{"id":"1","method":"x"}', '{"id":-1,"method":"x"}']) {
       session.onMessage(text);
@@ -202,7 +202,7 @@ describe("a session", () => {
     assert.deepEqual(closed, []);
   });
 
-  it("closes on frames that are too large or binary", async () => {
+  it("closes on large and binary frames", async () => {
     for (const [data, code] of [
       ["x".repeat(1_001), 1009],
       ["ä".repeat(501), 1009],
@@ -224,7 +224,7 @@ describe("a session", () => {
     assert.equal(closed[0]?.[0], 4429);
   });
 
-  it("hides what is not meant for clients", async () => {
+  it("hides internal errors", async () => {
     const errors: Record<string, Error> = {
       a: new ServiceError("forbidden", "Forbidden"),
       b: new ServiceError("not_found", "Thread not found"),
@@ -249,7 +249,7 @@ describe("a session", () => {
     assert.deepEqual(closed, []);
   });
 
-  it("closes when the credential is not valid any more", async () => {
+  it("closes when the credential expires", async () => {
     const command = world({}, async () => {
       throw new ServiceError("unauthenticated", "revoked");
     });
@@ -305,7 +305,7 @@ describe("a session", () => {
     assert.equal(closed[0]?.[0], 4408);
   });
 
-  it("sends when other sessions leave it room in the tick", async () => {
+  it("sends when other sessions leave room in the tick", async () => {
     const ticks: (() => void)[] = [];
     const sendBudget = createTickBudget({ defer: (fn) => void ticks.push(fn) }, 1);
     const { events, send, seqs } = world({ sendBudget });

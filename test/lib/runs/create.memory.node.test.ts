@@ -8,7 +8,7 @@ const SIZE = 4 * 1024 * 1024;
 const WAITING = 8;
 
 for (const verb of ["wait", "stream"]) {
-  it(`a client that waits for a pending run with …/${verb} holds no input`, async () => {
+  it(`a client that waits for a pending run with …/${verb} retains no input`, async () => {
     const [started, finish] = [Promise.withResolvers<void>(), Promise.withResolvers<string>()];
     const { identity, keys } = testAccounts({ keys: { ann: {} } });
     const slow = (): Promise<string> => {

@@ -27,7 +27,7 @@ const agents = {
 };
 
 describe("a run with an idempotency key", () => {
-  it("is made once, and its second call gets the first one's run however it asks", async () => {
+  it("is created once, and a repeated request returns or joins the first run", async () => {
     await using kit = await testService({ agents });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -47,7 +47,7 @@ describe("a run with an idempotency key", () => {
     assert.equal((await runs.list(thread_id)).length, 3);
   });
 
-  it("is refused when the request is another one, or the run is gone", async () => {
+  it("is refused if the request differs or the run was deleted", async () => {
     await using kit = await testService({ agents });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -65,7 +65,7 @@ describe("a run with an idempotency key", () => {
     assert.deepEqual(await runs.list(thread_id), []);
   });
 
-  it("joins a run that still executes, also without a thread", async () => {
+  it("joins a run that is still active, also without a thread", async () => {
     await using kit = await testService({ agents });
     const { runs } = kit.service;
     const request = { ...say, assistant_id: "slow" };
@@ -78,8 +78,8 @@ describe("a run with an idempotency key", () => {
   });
 });
 
-describe("a run that finds no room", () => {
-  it("is refused with the number of runs that wait", async () => {
+describe("a run above the limit of pending runs", () => {
+  it("is refused with the number of pending runs", async () => {
     await using kit = await testService({ agents, limits: { pending_per_thread: 2, pending: 3 } });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -99,8 +99,8 @@ describe("a run that finds no room", () => {
   });
 });
 
-describe("a run that is to start later", () => {
-  it("waits for its time, and lets others go before it", async () => {
+describe("a delayed run", () => {
+  it("waits for its time, and other runs go first", async () => {
     const clock = testClock();
     await using kit = await testService({ agents, environment: clock });
     const { runs, threads } = kit.service;
@@ -127,7 +127,7 @@ describe("a run that is to start later", () => {
     assert.equal((await runs.get(thread_id, later.run_id)).status, "success");
   });
 
-  it("is refused for a time that is none", async () => {
+  it("is refused for an invalid delay", async () => {
     await using kit = await testService({ agents });
     for (const after_seconds of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
       await assert.rejects(kit.service.runs.create(null, { ...say, after_seconds }), { code: "invalid" });
@@ -135,8 +135,8 @@ describe("a run that is to start later", () => {
   });
 });
 
-describe("a batch", () => {
-  it("makes stateless runs in the order of its requests", async () => {
+describe("a batch of runs", () => {
+  it("creates stateless runs in the order of its requests", async () => {
     await using kit = await testService({ agents });
     const { runs } = kit.service;
     const createdRuns = await runs.createBatch(Array.from({ length: 20 }, (_, i) => ({ ...say, metadata: { i } })));
@@ -149,7 +149,7 @@ describe("a batch", () => {
     }
   });
 
-  it("is made whole or not at all", async () => {
+  it("is created completely or not at all", async () => {
     const { storage, faults } = faulty();
     let created = 0;
     faults.createRuns = (call) => {
@@ -170,7 +170,7 @@ describe("a batch", () => {
     assert.equal((await runs.createBatch([say, say])).length, 2);
   });
 
-  it("leaves nothing when the store fails, whatever fails after that", async () => {
+  it("leaves no run if the store fails", async () => {
     const { storage, faults } = faulty();
     await using kit = await testService({ storage, agents, worker: { concurrency: 2 } });
     const { runs } = kit.service;
@@ -187,7 +187,7 @@ describe("a batch", () => {
     }
   });
 
-  it("is made of an assistant that changes meanwhile as it is then", async () => {
+  it("uses the current state of an assistant that changes during the creation", async () => {
     const { storage, faults } = faulty();
     await using kit = await testService({ storage, agents });
     const { assistants, runs } = kit.service;
@@ -206,7 +206,7 @@ describe("a batch", () => {
     assert.equal(calls, 2);
   });
 
-  it("with an idempotency key is made once", async () => {
+  it("with an idempotency key is created once", async () => {
     await using kit = await testService({ agents });
     const { runs } = kit.service;
     const first = await runs.createBatch([say, say], keyed("k"));
@@ -221,8 +221,8 @@ describe("a batch", () => {
   });
 });
 
-describe("a run whose assistant changes while it is made", () => {
-  it("is made of the assistant as it is then, once", async () => {
+describe("a run whose assistant changes during the creation", () => {
+  it("uses its current state, and is created once", async () => {
     const shared = faulty();
     const executor = fromFunctions(agents);
     const service = await createService({ storage: shared.storage, executor, environment: { log: () => {} } });
@@ -239,13 +239,13 @@ describe("a run whose assistant changes while it is made", () => {
   });
 });
 
-describe("a store that fails after it has made a run", () => {
+describe("a store that fails after it has created a run", () => {
   const broken = async (call: () => Promise<unknown>): Promise<never> => {
     await call();
     throw new Error("the connection is gone");
   };
 
-  it("does not make the call fail, and the run is executed once", async () => {
+  it("does not fail the call, and the run executes once", async () => {
     const store = faulty();
     let executions = 0;
     const once = {
@@ -274,7 +274,7 @@ describe("a store that fails after it has made a run", () => {
     assert.equal(executions, 4);
   });
 
-  it("still fails for a run that was not made", async () => {
+  it("fails the call for a run that was not created", async () => {
     const store = faulty();
     await using kit = await testService({ agents, storage: store.storage });
     const { runs, threads } = kit.service;
@@ -286,7 +286,7 @@ describe("a store that fails after it has made a run", () => {
     assert.deepEqual(await runs.list(thread_id), []);
   });
 
-  it("and cannot be read at once: the run is followed all the same", async () => {
+  it("does not fail the call if the run cannot be read at once", async () => {
     const store = faulty();
     await using kit = await testService({ agents, storage: store.storage });
     const { runs } = kit.service;

@@ -51,7 +51,7 @@ function omitRunIds(configurable: Json | undefined): JsonObject {
   return otherMembers;
 }
 
-describe("names that say that a member is secret", () => {
+describe("names of secret members", () => {
   const secret = [
     "openai_key",
     "openaiKey",
@@ -64,7 +64,7 @@ describe("names that say that a member is secret", () => {
   ];
   const open = ["max_tokens", "keyboard", "tokenizer", "key_count", "secretary", "password_hint", "model"];
 
-  it("end in key, token, secret, password and the like, however they are written", () => {
+  it("end in key, token, secret, password and similar words, in any spelling", () => {
     const members = (names: readonly string[]): JsonObject => Object.fromEntries(names.map((name) => [name, 1]));
     const mixed = { ...members([...secret, ...open]), deep: [members(secret)] };
     assert.deepEqual(omitSecrets(mixed), { ...members(open), deep: [{}] });
@@ -72,7 +72,7 @@ describe("names that say that a member is secret", () => {
 });
 
 describe("the configuration of a run", () => {
-  it("puts copies of headers and other scalars into the metadata of its states, but no credentials", async () => {
+  it("copies headers and other scalars into the metadata of its states, but no credentials", async () => {
     await using world = await open();
     const { thread_id } = await world.service.threads.create();
     const headers = { "x-foo": "bar", "user-agent": "tests", "x-session-token": "secret", plain: "not one", "x-n": 1 };
@@ -82,7 +82,7 @@ describe("the configuration of a run", () => {
     assert.deepEqual(metadataValues, ["bar", "tests", 1, "bar", "tests", null, "not one", 1]);
   });
 
-  it("is the assistant's under the thread's under the request's, configurable by itself", async () => {
+  it("merges assistant, thread and request in this order, and configurable member by member", async () => {
     await using world = await open({
       config: {
         tags: ["assistant"],
@@ -103,7 +103,7 @@ describe("the configuration of a run", () => {
     assert.deepEqual(omitRunIds((third["config"] as JsonObject)["configurable"])["deep"], { two: 2 });
   });
 
-  it("lets the request's own members stand over copies of its headers, and these over the thread's", async () => {
+  it("prefers own members to copied headers, and headers to members of the thread", async () => {
     await using world = await open();
     const { thread_id } = await world.service.threads.create();
     await world.run(thread_id, { config: { configurable: { "x-one": "thread", "x-two": "thread" } } });
@@ -113,7 +113,7 @@ describe("the configuration of a run", () => {
     assert.deepEqual(omitRunIds(configurable), { "x-one": "header", "x-two": "request" });
   });
 
-  it("is the thread's afterwards without what is the assistant's, the run's or secret", async () => {
+  it("is kept by the thread without members of the assistant and of the run, and without secrets", async () => {
     await using world = await open({ config: { tags: ["assistant"], configurable: { a: 1 } }, context: { c: 1 } });
     const { thread_id } = await world.service.threads.create();
     assert.deepEqual((await world.service.threads.get(thread_id)).config, {});
@@ -125,7 +125,7 @@ describe("the configuration of a run", () => {
     });
   });
 
-  it("has the names of the run itself, whatever a request calls them", async () => {
+  it("has the ids of the run itself, whatever the request contains", async () => {
     await using world = await open();
     const { thread_id } = await world.service.threads.create();
     const names = { run_id: "x", thread_id: "x", graph_id: "x", assistant_id: "x" };
@@ -136,7 +136,7 @@ describe("the configuration of a run", () => {
     assert.ok(!Object.values(configurable).includes("x"));
   });
 
-  it("is that of the assistant's active version when the run is made", async () => {
+  it("comes from the assistant's active version at the creation of the run", async () => {
     await using world = await open({ config: { configurable: { version: 1 } } });
     const [{ assistant_id = "" } = {}] = (await world.service.assistants.search({ name: "Untitled" })).items;
     await world.service.assistants.update(assistant_id, { context: { version: 2 } });
@@ -155,7 +155,7 @@ describe("the configuration of a run", () => {
 });
 
 describe("the context and the metadata of a run", () => {
-  it("are the assistant's under the request's; metadata has the thread's between", async () => {
+  it("merge assistant and request in this order, and metadata the thread between them", async () => {
     await using world = await open({
       context: { a: "assistant", b: "assistant", deep: { one: 1 } },
       metadata: { a: "assistant", b: "assistant", c: "assistant" },
@@ -183,7 +183,7 @@ describe("the context and the metadata of a run", () => {
 });
 
 describe("configurable and context", () => {
-  it("show graphs the members of each other, and stay as given where they are kept", async () => {
+  it("are merged for graphs, and stored unchanged", async () => {
     await using world = await open({ config: { configurable: { model: "m1" } } });
     const { thread_id } = await world.service.threads.create();
     const kwargs = await world.run(thread_id, { context: { tone: "kind" } });
@@ -204,7 +204,7 @@ describe("configurable and context", () => {
     assert.deepEqual(world.getLastJob().context, { tone: "kind" });
   });
 
-  it("keep two values that came with different requests", async () => {
+  it("keep both values that came with different requests", async () => {
     await using world = await open({ config: { configurable: { model: "m1" } } });
     await world.run(null, { context: { model: "m2" } });
     assert.deepEqual(
@@ -213,7 +213,7 @@ describe("configurable and context", () => {
     );
   });
 
-  it("with two values for one name in one request are refused, by its name", async () => {
+  it("with two values for one name in one request are refused with the name", async () => {
     await using world = await open();
     const { thread_id } = await world.service.threads.create();
     const two = { config: { configurable: { model: "m1", same: [1] } }, context: { model: "m2", same: [1] } };
@@ -234,7 +234,7 @@ describe("configurable and context", () => {
     assert.equal(response.status, 400);
   });
 
-  it("bring credentials along, and neither places nor headers nor what the server adds", () => {
+  it("pass credentials on, but no checkpoint ids, headers or members of the server", () => {
     const configurable = {
       api_key: "k",
       run_id: "r",
@@ -285,7 +285,7 @@ describe("configurable and context", () => {
     assert.equal(Object.getPrototypeOf(context), Object.prototype);
   });
 
-  it("are both there in a LangGraph node, and no secret of them in its frames, state or history", async () => {
+  it("reach a LangGraph node, and frames, state and history contain no secret of them", async () => {
     const State = Annotation.Root({ done: Annotation<boolean> });
     const inputs: JsonObject[] = [];
     const graph = new StateGraph(State)

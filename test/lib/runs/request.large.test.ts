@@ -14,8 +14,8 @@ const members = (count: number): JsonObject =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, i]));
 const createText = (count: number): string => JSON.stringify(members(count));
 
-describe("a state with more members than are stored one by one", () => {
-  it("is one value, and many again when it has fewer", async () => {
+describe("a state above the limit of separately stored members", () => {
+  it("is stored as one value, and as members again below the limit", async () => {
     const stored: StoredCheckpoint[] = [];
     const handle = {
       get: async () => stored.at(-1) ?? null,
@@ -41,7 +41,7 @@ describe("a state with more members than are stored one by one", () => {
     assert.equal(stored.at(-1)?.values.length, 1_000);
   });
 
-  it("is what a later run goes on from", async () => {
+  it("is the start state of a later run", async () => {
     await using kit = await testService({ agents: { graph: ({ state }) => ({ seen: Object.keys(state).length }) } });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -56,8 +56,8 @@ describe("a state with more members than are stored one by one", () => {
   });
 });
 
-describe("many changes of a state", () => {
-  it("read each member of it as often as one does", () => {
+describe("many updates of a state", () => {
+  it("read each member as often as a single update", () => {
     const reads = (changes: number): number => {
       let count = 0;
       const values = new Proxy(members(50), {
@@ -84,7 +84,7 @@ describe("a body with too many values", () => {
   };
   const refused = "The body holds more than 20000 values. Send less at once, or raise http.max_body_values";
 
-  it("is refused before it is read, wherever the values are", async () => {
+  it("is refused before it is parsed, wherever the values are", async () => {
     await using kit = await testService({ agents: { graph: () => ({}) } });
     const list = `[${"0,".repeat(20_000)}0]`;
     for (const body of [createText(20_001), `{"metadata":${createText(20_000)}}`, `{"a":${list}}`, list]) {
@@ -99,13 +99,13 @@ describe("a body with too many values", () => {
     }
   });
 
-  it("is taken where the host allows more", async () => {
+  it("is accepted with a higher limit", async () => {
     await using kit = await testService({ agents: { graph: () => ({}) }, http: { max_body_values: 30_000 } });
     assert.equal((await post(kit, "/threads", `{"unknown":${createText(29_000)}}`))[0], 200);
     assert.equal((await post(kit, "/threads", `{"unknown":${createText(31_000)}}`))[0], 413);
   });
 
-  it("has a size that the host may choose", async () => {
+  it("has a configurable maximum size", async () => {
     const text = (size: number): string => JSON.stringify({ unknown: "x".repeat(size) });
     await using kit = await testService({ agents: { graph: () => ({}) }, http: { max_body_bytes: 2_000 } });
     assert.equal((await post(kit, "/threads", text(1_900)))[0], 200);
@@ -115,7 +115,7 @@ describe("a body with too many values", () => {
     ]);
   });
 
-  it("and one with too long lists are refused by their names", async () => {
+  it("with long lists is refused with their names", async () => {
     await using kit = await testService({ agents: { graph: () => ({}) } });
     const goto = Array.from({ length: 101 }, () => "graph");
     const run = { assistant_id: "graph", input: {} };
@@ -134,7 +134,7 @@ describe("a body with too many values", () => {
 });
 
 // With the square of the size these take minutes, and else no second.
-describe("of the event protocol", () => {
+describe("commands of the event protocol with large requests", () => {
   it("input.respond with many long interrupt ids is refused", { timeout: 40_000 }, async () => {
     await using kit = await testService({ agents: { graph: () => ({}) } });
     const thread_id = crypto.randomUUID();
@@ -146,7 +146,7 @@ describe("of the event protocol", () => {
     assert.equal(answer.type === "error" && answer.error, "no_such_run");
   });
 
-  it("agent.getTree of a graph that has started many tasks gives them all", { timeout: 40_000 }, async () => {
+  it("agent.getTree returns all tasks of a graph with many", { timeout: 40_000 }, async () => {
     async function* events(): AsyncGenerator<SerializedEvent> {
       for (let seq = 0; seq <= 100_000; seq++) {
         const params = { namespace: seq === 0 ? [] : [`task:${seq}`], data: { event: "started" } };

@@ -43,8 +43,8 @@ function fragile(graph_id: string, byId: boolean): Executor {
   return { ...ownFunctions, state: () => state as GraphState };
 }
 
-describe("a run as it was created", () => {
-  it("is pending, even when a worker has taken it already", async () => {
+describe("a created run", () => {
+  it("is returned as pending, even after a worker has claimed it", async () => {
     await using kit = await testService({ agents: { ok: async () => "ok" } });
     const { thread_id } = await kit.service.threads.create();
     for (const at of [thread_id, null]) {
@@ -56,8 +56,8 @@ describe("a run as it was created", () => {
   });
 });
 
-describe("a configuration that says two things", () => {
-  it("is refused in an assistant as in a run", async () => {
+describe("a configuration with contradictions", () => {
+  it("is refused in an assistant and in a run", async () => {
     await using kit = await testService({ agents: { ok: async () => "ok" } });
     const { assistants, runs } = kit.service;
     const both = { config: { configurable: { model: "a", same: [1] } }, context: { model: "b", same: [1] } };
@@ -73,8 +73,8 @@ describe("a configuration that says two things", () => {
   });
 });
 
-describe("a checkpoint to start from", () => {
-  it("may be named in each of the ways clients have, and is not kept by the thread", async () => {
+describe("the start checkpoint of a run", () => {
+  it("can be named in each way of the clients, and is not kept by the thread", async () => {
     await using kit = await testService({ agents: { log: async () => null } });
     const { threads, runs } = kit.service;
     const { thread_id } = await threads.create();
@@ -98,8 +98,8 @@ describe("a checkpoint to start from", () => {
   });
 });
 
-describe("a join of a run that has ended", () => {
-  it("gives what the last run has left, and how the run failed", async () => {
+describe("a join of an ended run", () => {
+  it("returns the values after the last run, and the error of the run", async () => {
     const hold = Promise.withResolvers<void>();
     await using kit = await testService({
       agents: {
@@ -145,7 +145,7 @@ describe("a join of a run that has ended", () => {
     assert.deepEqual([await result, await (await runs.join(run.thread_id, run.run_id)).result], [{ c: 3 }, { c: 3 }]);
   });
 
-  it("says of nodes that are left only where the run stopped at a breakpoint", async () => {
+  it("returns pending nodes only if the run stopped at a breakpoint", async () => {
     await using kit = await testService({
       agents: {
         async *half({ signal }) {
@@ -176,8 +176,8 @@ describe("a join of a run that has ended", () => {
   });
 });
 
-describe("a run that is cancelled before it has a state of its own", () => {
-  it("leaves the thread as it was, and is answered with its state", async () => {
+describe("a run that is cancelled before its first state", () => {
+  it("leaves the thread unchanged, and returns its state", async () => {
     await using kit = await testService({
       agents: {
         async *ask(job) {
@@ -210,8 +210,8 @@ describe("a run that is cancelled before it has a state of its own", () => {
   });
 });
 
-describe("a stopping service", () => {
-  it("tells who waits that the run goes on later", async () => {
+describe("a service that stops", () => {
+  it("reports to waiting clients that the run continues later", async () => {
     const started = Promise.withResolvers<void>();
     await using kit = await testService({
       agents: {
@@ -229,8 +229,8 @@ describe("a stopping service", () => {
   });
 });
 
-describe("joining a stream", () => {
-  it("that is over always ends, wherever the reader was", async () => {
+describe("a join of a stream", () => {
+  it("that has ended always ends, for every position", async () => {
     const storage = nodeSqlite(":memory:");
     const sharedStorage = faulty(storage).share().storage;
     const executor = fromFunctions({
@@ -273,7 +273,7 @@ describe("joining a stream", () => {
     await storage.close();
   });
 
-  it("with some of its modes is left at once, also while nothing comes", async () => {
+  it("with some modes ends at once when its reader leaves, also without frames", async () => {
     const here = Promise.withResolvers<void>();
     const agents = {
       async slow({ signal }: { signal: AbortSignal }) {
@@ -296,8 +296,8 @@ describe("joining a stream", () => {
   });
 });
 
-describe("a thread whose graph cannot read it", () => {
-  it("is read by its checkpoint's id, and hides no other thread in a search", async () => {
+describe("a thread with an unreadable state", () => {
+  it("can be read by its checkpoint's id, and does not break a search", async () => {
     const executor = combine(fragile("newest", true), fragile("never", false), fromFunctions({ ok: async () => "ok" }));
     await using kit = await testService({ executor });
     const { threads, runs } = kit.service;
@@ -326,7 +326,7 @@ describe("a thread whose graph cannot read it", () => {
 });
 
 describe("a state", () => {
-  it("with the key __root__ comes back as it was, and one that is no object does too", async () => {
+  it("with the key __root__ is returned unchanged, and so is one that is no object", async () => {
     const bare: Executor = {
       graphs: () => [{ graph_id: "bare" }],
       execute: recordStates(async function* () {

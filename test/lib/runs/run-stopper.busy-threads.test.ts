@@ -7,7 +7,7 @@ import { until } from "../../support/until.ts";
 import { ask, assertGone, contents, notFound, result, talker } from "./run-stopper.harness.ts";
 
 describe("a run on a busy thread", () => {
-  it("with strategy interrupt ends what is before it and keeps what that has done", async () => {
+  it("with strategy interrupt ends the runs before it and keeps their states", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
@@ -31,7 +31,7 @@ describe("a run on a busy thread", () => {
     assert.ok(!agent.log.includes("begin never"));
   });
 
-  it("with strategy rollback leaves nothing of what was before it", async () => {
+  it("with strategy rollback deletes the runs before it with their states", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
@@ -62,7 +62,7 @@ describe("a run on a busy thread", () => {
     assert.ok(!agent.log.includes("begin never"));
   });
 
-  it("starts only when the one before it has let go, and shows the state before that one meanwhile", async () => {
+  it("starts after the run before it has settled, and shows the state before that run meanwhile", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
@@ -79,7 +79,7 @@ describe("a run on a busy thread", () => {
     assert.ok(agent.log.indexOf("begin 2") > agent.log.indexOf("end deaf 1"));
   });
 
-  it("that goes while its state is read is not shown, nor is an empty state", async () => {
+  it("is never shown with an empty state or that of a rolled-back run", async () => {
     const agent = talker();
     const { storage, faults } = faulty();
     await using kit = await testService({ storage, agents: { talk: agent.talk } });
@@ -115,7 +115,7 @@ describe("a run on a busy thread", () => {
     assert.deepEqual(await (await runs.join(thread_id, first.run.run_id)).result, values);
   });
 
-  it("takes its strategy on every call that creates one, and needs none without a thread", async () => {
+  it("accepts its strategy on every call that creates one, and ignores it without a thread", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
@@ -137,7 +137,7 @@ describe("a run on a busy thread", () => {
     }
   });
 
-  it("that names a state it rolls back starts from where that one was made from", async () => {
+  it("from a checkpoint that it rolls back starts from the parent of that checkpoint", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;

@@ -8,8 +8,8 @@ import { advanceUntil, faulty, kill } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 import { ask, assertGone, contents, notFound, talker } from "./run-stopper.harness.ts";
 
-describe("a cancel", () => {
-  it("reaches the agent, and with `wait` answers when the run has ended", async () => {
+describe("a cancel of a run", () => {
+  it("aborts the signal of the agent, and with `wait` returns after the run has ended", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
@@ -32,7 +32,7 @@ describe("a cancel", () => {
     await assert.rejects(runs.cancelMany({ thread_id, run_ids: [crypto.randomUUID()] }), notFound);
   });
 
-  it("that rolls back waits for the executor to let go, and leaves the thread as it was", async () => {
+  it("with rollback waits until the executor has settled, and restores the thread", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
@@ -59,7 +59,7 @@ describe("a cancel", () => {
     assert.deepEqual(contents(await (await runs.wait(thread_id, ask("2"))).result), ["2", "re: 2"]);
   });
 
-  it("of a run that has not started ends it at once, and its readers", async () => {
+  it("before its start ends the run and its readers at once", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
@@ -86,7 +86,7 @@ describe("a cancel", () => {
     assert.notEqual((await threads.get(thread_id)).status, "busy");
   });
 
-  it("of many takes those of a status or those that are named", async () => {
+  it("of many runs selects by status or by id", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
@@ -115,7 +115,7 @@ describe("a cancel", () => {
     assert.equal((await threads.get(b)).values, null);
   });
 
-  it("of many takes so many at once", async () => {
+  it("of many runs stops a limited number at a time", async () => {
     const database = faulty();
     await using kit = await testService({ storage: database.storage, agents: { talk: () => "done" } });
     const { runs, threads } = kit.service;
@@ -141,7 +141,7 @@ describe("a cancel", () => {
     }
   });
 
-  it("of a status that no run has says so", async () => {
+  it("of a status without runs answers 404", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
@@ -162,7 +162,7 @@ describe("a cancel", () => {
     await runs.cancelMany({ thread_id, run_ids: [run_id] });
   });
 
-  it("by a reader that leaves is stored before the agent learns of it", async () => {
+  it("by a disconnected reader is stored before the signal aborts", async () => {
     const agent = talker();
     const { storage, faults } = faulty();
     await using kit = await testService({ storage, agents: { talk: agent.talk } });
@@ -181,7 +181,7 @@ describe("a cancel", () => {
     assert.equal((await runs.get(wait.run.thread_id, wait.run.run_id)).status, "interrupted");
   });
 
-  it("ends a run whose worker is dead, when its time is over", async () => {
+  it("of a run with a dead worker ends it after its lease", async () => {
     const clock = testClock();
     const agent = talker();
     const dead = faulty();
@@ -250,8 +250,8 @@ describe("a cancel", () => {
   });
 });
 
-describe("deleting a thread", () => {
-  it("stops what runs on it as a rollback does, and tells the readers", async () => {
+describe("the deletion of a thread", () => {
+  it("stops its runs as a rollback does, and notifies their readers", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
@@ -270,8 +270,8 @@ describe("deleting a thread", () => {
   });
 });
 
-describe("cancelling all runs of a status", () => {
-  it("stops a part of them at a time, and those that started meanwhile too", async () => {
+describe("a cancel of all runs of a status", () => {
+  it("stops a part at a time, and includes runs that start meanwhile", async () => {
     const real = nodeSqlite(":memory:");
     const parts: number[] = [];
     let claimedMeanwhile: string | undefined;
@@ -316,7 +316,7 @@ describe("cancelling all runs of a status", () => {
     await assert.rejects(service.runs.cancelMany({ status: "pending" }), { code: "not_found" });
   });
 
-  it("does not say that a run was not created when the service has stopped before its store answered", async () => {
+  it("does not report a run as not created if the service stops before its store responds", async () => {
     const { storage, faults } = faulty();
     const answer = Promise.withResolvers<void>();
     const createSent = Promise.withResolvers<void>();

@@ -18,8 +18,8 @@ const run = (
 const computeMinutes = (...times: RunTimes[]) => computeRunStats(NONE, times, true, NOW).minutes;
 const queuedIn = (...times: RunTimes[]): number[] => computeMinutes(...times).map(({ queued }) => queued);
 
-describe("the figures of the last hour", () => {
-  it("cover 60 minutes, the last of which is not over", () => {
+describe("the run statistics of the last hour", () => {
+  it("cover 60 minutes, including the current one", () => {
     const { since, until, minutes } = computeRunStats(NONE, [], true, NOW);
     assert.deepEqual([since, until], ["1970-01-01T00:41:00.000Z", "1970-01-01T01:40:30.000Z"]);
     assert.deepEqual(
@@ -30,7 +30,7 @@ describe("the figures of the last hour", () => {
     assert.deepEqual(minutes[7], { minute: "1970-01-01T00:48:00.000Z", ...zero });
   });
 
-  it("count each run where it was created, started and ended", () => {
+  it("count each run in the minutes of its creation, start and end", () => {
     const minutes = computeMinutes(run(50 * MINUTE, 51 * MINUTE, 53 * MINUTE, "timeout"));
     const at = (minute: number) => minutes[minute - 41];
     assert.deepEqual([at(50)?.created, at(51)?.started, at(53)?.ended, at(53)?.failed], [1, 1, 1, 1]);
@@ -42,7 +42,7 @@ describe("the figures of the last hour", () => {
     );
   });
 
-  it("count who waits at the end of each minute", () => {
+  it("count the waiting runs at the end of each minute", () => {
     const none = Array<number>(60).fill(0);
     assert.deepEqual(queuedIn(run(50 * MINUTE, 50 * MINUTE + 9)), none);
     assert.deepEqual(queuedIn(run(50 * MINUTE, 52 * MINUTE)), none.with(9, 1).with(10, 1), "two minutes");

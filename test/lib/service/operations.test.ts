@@ -115,7 +115,7 @@ describe("the table of operations", () => {
     return { ...nouns, runs: { ...runs, ...nouns.runs }, protocol };
   }
 
-  it("has each method of the service, and no other", () => {
+  it("lists each method of the service, and no other", () => {
     const { service } = kit;
     const methods = Object.entries(service).flatMap(([name, member]) => {
       if (typeof member === "function") return [`service.${name}`];
@@ -131,14 +131,14 @@ describe("the table of operations", () => {
     assert.deepEqual(named.sort(), methods.filter((name) => !name.startsWith("accounts.")).sort());
   });
 
-  it("has each method of the nouns behind it, but those that only the service itself calls", () => {
+  it("lists each method of the resources, except those that only the service calls", () => {
     const { internalResources } = serviceInternals(kit.service);
     const named = [...listCalls(OPERATIONS), ...listCalls(OPERATIONS_WITHOUT_HANDLERS), ...listCalls(ROUTE_OPERATIONS)];
     const unnamed = listCalls(internalResources).filter((call) => !named.includes(call));
     assert.deepEqual(unnamed.sort(), INTERNAL);
   });
 
-  it("has each method of service.as and of requests, and no other", () => {
+  it("lists each method of service.as and of requests, and no other", () => {
     assert.deepEqual([...listCalls(kit.service.as({ user }))].sort(), [...listCalls(OPERATIONS)].sort());
     const both = [...listCalls(OPERATIONS), ...listCalls(ROUTE_OPERATIONS)];
     assert.deepEqual([...listCalls(callerNouns())].sort(), both.sort());
@@ -153,7 +153,7 @@ describe("the table of operations", () => {
   );
 
   for (const [name, events] of rows) {
-    it(`${name} asks about ${events.join(", ") || "nothing"}`, async () => {
+    it(`${name} authorizes ${events.join(", ") || "nothing"}`, async () => {
       const row = CALLS[name];
       assert.ok(row, "CALLS of test/lib/auth/authorized-calls.ts has no such call");
       const call = typeof row === "function" ? row : row.call;

@@ -4,7 +4,7 @@ import { it } from "node:test";
 import { type OpenJournalOptions, openJournal, type UnsavedJournal } from "../../../lib/steps/journal.ts";
 import { hashToken } from "../../../lib/steps/tokens.ts";
 
-it("an address is stored, also if a save takes what is pending while it is made", async () => {
+it("the journal stores an event address also if a save drains its entries meanwhile", async () => {
   const saved: string[] = [];
   let unsaved: UnsavedJournal = { entries: [], tokens: [] };
   /** Saves the journal. Entries that are added to the old object later are lost. */

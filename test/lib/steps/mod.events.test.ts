@@ -40,7 +40,7 @@ async function world() {
   return { kit, clock, soon, start, asks };
 }
 
-describe("an event", () => {
+describe("an external event", () => {
   it("for another run, thread or name does not end a wait", async () => {
     const { kit, clock, soon, start, asks } = await world();
     await using _ = kit;
@@ -72,7 +72,7 @@ describe("an event", () => {
     await soon(asks(thread_id));
   });
 
-  it("that is late by its address is refused, and by its name kept for the next wait", async () => {
+  it("is refused by an expired address, and kept for the next wait by name", async () => {
     const { kit, clock, soon, start, asks } = await world();
     await using _ = kit;
     const { runs, threads, calls } = kit.service;
@@ -88,7 +88,7 @@ describe("an event", () => {
     await assert.rejects(threads.send(thread_id, "go", 3), { reason: "call_ended" });
   });
 
-  it("that comes twice at the same time ends one wait", async () => {
+  it("that arrives twice at once ends one wait", async () => {
     const { kit, soon, start, asks } = await world();
     await using _ = kit;
     const { runs, threads, calls } = kit.service;

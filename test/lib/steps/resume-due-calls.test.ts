@@ -44,7 +44,7 @@ const ended = (kit: TestService, thread_id: string, run_id: string) => async ():
   !["pending", "running"].includes((await kit.service.runs.get(thread_id, run_id)).status);
 
 describe("a durable function", () => {
-  it("reads nothing while it is suspended, nor after its end", async () => {
+  it("reads nothing while it is suspended or after its end", async () => {
     const clock = testClock();
     let reads = 0;
     const storage = nodeSqlite(newFile());
@@ -71,7 +71,7 @@ describe("a durable function", () => {
     assert.equal(reads, 0);
   });
 
-  it("sleeps without a worker, and continues when it is due", async () => {
+  it("sleeps without a worker slot, and continues at its time", async () => {
     const clock = testClock();
     let pays = 0;
     await using kit = await kitOn(
@@ -104,7 +104,7 @@ describe("a durable function", () => {
     assert.equal(pays, 1);
   });
 
-  it("waits for an event that comes by its address, once", async () => {
+  it("waits for an event by its address, and accepts it once", async () => {
     let url = "";
     await using kit = await kitOn(newFile(), async function* ({ wait }) {
       const parcel = await wait("parcel", {
@@ -143,7 +143,7 @@ describe("a durable function", () => {
     assert.deepEqual(events, [{ name: "parcel", payload: { code: 7 }, used: true }]);
   });
 
-  it("gets events that came early, in their order; each wait gets one", async () => {
+  it("receives early events in their order, one for each wait", async () => {
     await using kit = await kitOn(newFile(), async function* ({ step, wait, ask }) {
       await step("begin", () => 1);
       await ask("go", "?");
@@ -160,7 +160,7 @@ describe("a durable function", () => {
     await assert.rejects(threads.send(thread_id, "tick", 3), { reason: "call_ended" });
   });
 
-  it("returns null after a timeout, and tries failed steps again when they are due", async () => {
+  it("returns null after a timeout, and retries failed steps at their time", async () => {
     const clock = testClock();
     let tries = 0;
     await using kit = await kitOn(
@@ -200,7 +200,7 @@ describe("a durable function", () => {
     assert.equal((await runs.list(thread_id)).length, 2);
   });
 
-  it("continues after a restart: nothing that was stored is repeated", async () => {
+  it("continues after a restart without repeating stored operations", async () => {
     const file = newFile();
     const calls: string[] = [];
     let block = true;
@@ -233,7 +233,7 @@ describe("a durable function", () => {
     assert.deepEqual(texts(state.values), ["Hi", "token 0 token 1 token 2 ", "streamed text", "end"]);
   });
 
-  it("goes on in a restored backup: with its journal, and at once if it fell due meanwhile", async () => {
+  it("continues in a restored backup with its journal, at once if its time has passed", async () => {
     const file = newFile();
     const calls: string[] = [];
     const agent: AgentFunction = async function* ({ step, sleep, wait }) {
@@ -282,7 +282,7 @@ describe("a durable function", () => {
     );
   });
 
-  it("answers two open asks one by one", async () => {
+  it("resumes two pending asks one by one", async () => {
     await using kit = await kitOn(newFile(), async function* ({ ask }) {
       const [a, b] = await Promise.all([ask("a", "A?"), ask("b", "B?")]);
       yield `${a} ${b}`;
@@ -309,7 +309,7 @@ describe("a durable function", () => {
     assert.deepEqual(texts(third), ["Hi", "one two"]);
   });
 
-  it("tries once a minute to continue a call whose assistant is gone", async () => {
+  it("retries once a minute to continue a call whose assistant is gone", async () => {
     const clock = testClock();
     let refused = 0;
     const storage = nodeSqlite(newFile());

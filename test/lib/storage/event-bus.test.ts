@@ -76,8 +76,8 @@ function listening(signals?: Signals, origin = "own"): { readonly bus: EventBus;
   return { bus, heard };
 }
 
-describe("a bus", () => {
-  it("brings to listeners here what was published here, once and later", async () => {
+describe("an event bus", () => {
+  it("delivers local signals to its listeners once, later", async () => {
     const { bus, heard } = listening();
     bus.publish("thread", "t");
     bus.publish("thread", "t", "here");
@@ -89,7 +89,7 @@ describe("a bus", () => {
     assert.deepEqual(heard, ["thread t here", "that thread t here", "thread u here", "run r here"]);
   });
 
-  it("tells all listeners that anything may have changed, and nobody who has left", async () => {
+  it("tells all listeners that anything may have changed, except those that have left", async () => {
     const { bus, heard } = listening();
     const leave = bus.subscribe("deliveries", "d", (id) => void heard.push(`deliveries ${id}`));
     leave();
@@ -101,7 +101,7 @@ describe("a bus", () => {
     assert.deepEqual(heard, all);
   });
 
-  it("hears other processes, and not itself", async () => {
+  it("delivers signals of other processes, and not its own", async () => {
     const listeners = new Set<Parameters<Signals["subscribe"]>[0]>();
     const hub: Signals = {
       publish: (kind, id) => {
@@ -136,8 +136,8 @@ describe("a bus", () => {
   });
 });
 
-describe("a storage with a bus", () => {
-  it("tells of runs that were made", async () => {
+describe("a storage with an event bus", () => {
+  it("publishes created runs", async () => {
     const created = (resultFields: object = {}): object => ({ kind: "created", ...createRunResult("r", resultFields) });
     const request = { now: 5 };
     assert.deepEqual(await publishedBy("createRun", created(), request), ["thread t"]);
@@ -157,7 +157,7 @@ describe("a storage with a bus", () => {
     assert.deepEqual(await publishedBy("fireCron", { kind: "lost" }, request), []);
   });
 
-  it("tells of runs that are to stop, or are gone", async () => {
+  it("publishes stopped and deleted runs", async () => {
     const all = [stopped("a", "flagged"), stopped("b", "ended")];
     assert.deepEqual(await publishedBy("stopRuns", all), [
       "run a",
@@ -179,7 +179,7 @@ describe("a storage with a bus", () => {
     assert.deepEqual(await publishedBy("pruneThreads", ["t"], { expired: 1 }, 1), ["thread t"]);
   });
 
-  it("tells of what a run leaves, and of its end", async () => {
+  it("publishes the output and the end of a run", async () => {
     const nothing = { checkpoints: [], writes: [] };
     assert.deepEqual(await publishedBy("saveProgress", true, lease, { ...nothing, frames: {} }), ["run r"]);
     assert.deepEqual(await publishedBy("saveProgress", false, lease, { ...nothing, frames: {} }), []);
@@ -195,7 +195,7 @@ describe("a storage with a bus", () => {
     assert.deepEqual(await publishedBy("redeliver", true, "r"), ["deliveries d"]);
   });
 
-  it("tells of a thread that was freed only where its next run may be left to others", async () => {
+  it("publishes an unlocked thread only if others may claim its next run", async () => {
     const over = ["run r", "thread t"];
     const waiting = { features: [], has_waiting_runs: true };
     const next = (thread_id: string): object => ({ next: { lease: { thread_id } } });
@@ -206,7 +206,7 @@ describe("a storage with a bus", () => {
     assert.deepEqual(await publishedBy("finishRun", next("u"), lease, waitingWithNext), [...over, "work d"]);
   });
 
-  it("tells nothing of what has failed", async () => {
+  it("publishes nothing of failed operations", async () => {
     const failure = new Error("the store cannot be reached");
     for (const verb of [
       "createRun",
@@ -220,7 +220,7 @@ describe("a storage with a bus", () => {
     }
   });
 
-  it("tells listeners here only what nobody here shows or claims by itself", async () => {
+  it("publishes locally only what no listener of this process shows or claims by itself", async () => {
     const progress = { checkpoints: [], writes: [], frames: {}, events: [] };
     assert.deepEqual((await publishFrom("saveProgress", true, lease, progress)).here, []);
     assert.deepEqual((await publishFrom("finishRun", { next: null }, lease, { has_waiting_runs: true })).here, [
@@ -233,7 +233,7 @@ describe("a storage with a bus", () => {
     assert.deepEqual((await publishFrom("deleteThread", true, "t")).here, ["thread t", "work d"]);
   });
 
-  it("is in everything else the storage that it stands for", async () => {
+  it("has all other members of the storage", async () => {
     class Own {
       readonly #rows: string[] = ["row"];
       readonly single_process = false;
@@ -255,8 +255,8 @@ describe("a storage with a bus", () => {
   });
 });
 
-describe("webhooks that another process has told of", () => {
-  it("are left to it for a moment, and sent where it has not taken them", async () => {
+describe("webhooks that another process has published", () => {
+  it("are left to it for a moment, and then sent if it did not claim them", async () => {
     await using w = await world();
     const [first, second] = [w.open(), w.open()];
     await ticks();

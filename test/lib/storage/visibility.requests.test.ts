@@ -49,9 +49,9 @@ const TAKEN: readonly string[] = [
   deep(60),
 ];
 
-describe("a filter", () => {
+describe("a metadata filter", () => {
   for (const [path, field] of FILTERED) {
-    it(`of ${path}, as ${field}, is refused where it cannot be meant`, async () => {
+    it(`of ${path}, as ${field}, is refused if it is not valid`, async () => {
       const { send, calls } = fake();
       for (const [filter, detail] of REFUSED) {
         const answer = await send("POST", path, `{"${field}":${filter}}`);
@@ -63,7 +63,7 @@ describe("a filter", () => {
       assert.deepEqual(calls, []);
     });
 
-    it(`of ${path}, as ${field}, may hold any JSON`, async () => {
+    it(`of ${path}, as ${field}, may contain any JSON`, async () => {
       const { send, calls } = fake();
       for (const filter of TAKEN) {
         const before = calls.length;
@@ -76,7 +76,7 @@ describe("a filter", () => {
   }
 });
 
-describe("a key with a dollar sign", () => {
+describe("a metadata key with a dollar sign", () => {
   const marked = { $id: "x", at: { $ref: { "$.a[0]": 1 } } };
   const fits: readonly object[] = [marked, { $id: "x" }, { at: { $ref: {} } }, { at: { $ref: { "$.a[0]": 1 } } }];
   const fitsNot: readonly object[] = [{ $id: "y" }, { id: "x" }, { $: "x" }, { at: { $ref: { "$.a[1]": 1 } } }];
@@ -86,7 +86,7 @@ describe("a key with a dollar sign", () => {
     ["crons", "/runs/crons", { assistant_id: "agent", schedule: "0 0 1 1 *" }],
   ];
   for (const [noun, path, body] of creations) {
-    it(`is one as any other in searches for ${noun}`, async () => {
+    it(`is an ordinary key in searches for ${noun}`, async () => {
       await using kit = await testService({ agents: { agent: () => ({}) } });
       const ask = async (path: string, body: object): Promise<unknown> => {
         const answer = await kit.fetch(`http://greenroom${path}`, { method: "POST", body: JSON.stringify(body) });

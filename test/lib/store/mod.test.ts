@@ -25,10 +25,10 @@ async function refused(call: Promise<unknown>, code: string, message: string | R
   });
 }
 
-describe("the store's bounds", () => {
+describe("limits of the store", () => {
   const labels = (count: number): string[] => Array.from({ length: count }, (_, n) => `l${n}`);
 
-  it("admit everything up to them", async () => {
+  it("accept everything up to them", async () => {
     await using kit = await open();
     const { store } = kit.service;
     const overhead = JSON.stringify({ text: "" }).length;
@@ -49,7 +49,7 @@ describe("the store's bounds", () => {
     assert.equal((await store.search([], { limit: 1000 })).length, puts.length);
   });
 
-  it("refuse what is beyond, and name it", async () => {
+  it("refuse what exceeds them with the name of the member", async () => {
     await using kit = await open();
     const { store } = kit.service;
     const overhead = JSON.stringify({ text: "" }).length;
@@ -112,7 +112,7 @@ describe("the store's bounds", () => {
     assert.deepEqual(await store.search([]), []);
   });
 
-  it("make a value what JSON makes of it", async () => {
+  it("convert a value as JSON does", async () => {
     await using kit = await open();
     const { store } = kit.service;
     const value = { at: new Date(0), left: undefined, list: [undefined], own: { toJSON: () => "own" } };
@@ -126,7 +126,7 @@ describe("the store's bounds", () => {
 });
 
 describe("filters of the store", () => {
-  it("are read into conditions", () => {
+  it("are parsed to conditions", () => {
     assert.deepEqual(parseFilter({ a: 1, b: { c: 1 }, d: { $gt: 1, $lte: "5" }, e: { $eq: null, $ne: [1] }, f: {} }), [
       ["a", "eq", 1],
       ["b", "eq", { c: 1 }],
@@ -139,7 +139,7 @@ describe("filters of the store", () => {
     assert.deepEqual([parseFilter(undefined), parseFilter(null), parseFilter({})], [[], [], []]);
   });
 
-  it("are refused where an operator is unknown or out of place", () => {
+  it("are refused with an unknown or misplaced operator", () => {
     let deep: Json = 1;
     for (let level = 0; level < 120; level++) deep = { in: deep };
     const wrong: [unknown, RegExp][] = [
@@ -167,7 +167,7 @@ describe("filters of the store", () => {
     }
   });
 
-  it("never fail on what a value holds", () => {
+  it("never fail on the content of a value", () => {
     const odd = { valueOf: 1, toString: 1, n: null, l: [5], o: { toString: 2, valueOf: 2 }, b: true, s: " 7 " };
     const is = (...condition: ItemCondition): boolean => matchesConditions(odd, [condition]);
     assert.equal(is("o", "gt", 1), false);
@@ -182,8 +182,8 @@ describe("filters of the store", () => {
   });
 });
 
-describe("the lives of items", () => {
-  it("are told in minutes, by the put or by the store", async () => {
+describe("the time to live of store items", () => {
+  it("is set in minutes by the put or by the store", async () => {
     const environment = testClock();
     await using kit = await open({ environment, store: { ttl: { default_ttl: 2, refresh_on_read: false } } });
     const { store } = kit.service;
@@ -207,7 +207,7 @@ describe("the lives of items", () => {
     assert.deepEqual(await store.namespaces(), [["a"]]);
   });
 
-  it("are prolonged by reads, as the store or the read says", async () => {
+  it("is extended by reads, as the store or the read says", async () => {
     for (const refresh_on_read of [true, false]) {
       const environment = testClock();
       await using kit = await open({ environment, store: { ttl: { refresh_on_read } } });
@@ -229,7 +229,7 @@ describe("the lives of items", () => {
     }
   });
 
-  it("end in the database soon after", async () => {
+  it("ends in the database soon after", async () => {
     const environment = testClock();
     const { storage, faults } = faulty();
     let sweeps = 0;
@@ -254,7 +254,7 @@ describe("the lives of items", () => {
   });
 });
 
-describe("the visibility of a caller of the store", () => {
+describe("the visibility filter of a store caller", () => {
   /** Returns the store in the scope of a filter. */
   function limited({ service }: TestService, filter: Filter): Store {
     const { options, environment } = serviceInternals(service);
@@ -264,7 +264,7 @@ describe("the visibility of a caller of the store", () => {
     });
   }
 
-  it("bounds every call", async () => {
+  it("limits every call", async () => {
     await using kit = await open();
     const { store } = kit.service;
     const ann = limited(kit, [{ key: "owner", equals: "ann" }]);
@@ -290,7 +290,7 @@ describe("the visibility of a caller of the store", () => {
     assert.equal(await store.get(["a"], "hers"), null);
   });
 
-  it("may be told by the namespace", async () => {
+  it("may be expressed by the namespace", async () => {
     await using kit = await open();
     const ann = limited(kit, [{ key: "namespace", contains: ["ann"] }]);
     await ann.put(["ann", "notes"], "k", {});
@@ -299,7 +299,7 @@ describe("the visibility of a caller of the store", () => {
   });
 });
 
-describe("a function's job", () => {
+describe("the job of a function", () => {
   it("has the store of the service", async () => {
     await using kit = await testService({
       agents: {
@@ -322,7 +322,7 @@ describe("a function's job", () => {
 });
 
 describe("the options of the store", () => {
-  it("are proven", async () => {
+  it("are validated", async () => {
     const problems = async (store: object): Promise<string> => {
       const creation = open({ store } as TestServiceOptions).then((kit) => kit[Symbol.asyncDispose]());
       const error = (await creation.then(

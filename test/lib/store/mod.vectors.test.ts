@@ -22,8 +22,8 @@ function words(...vocabulary: string[]): { readonly index: StoreIndex; readonly 
   };
 }
 
-describe("searching by meaning", () => {
-  it("needs an index", async () => {
+describe("semantic search", () => {
+  it("requires an index", async () => {
     await using kit = await open();
     await assert.rejects(kit.service.store.search([], { query: "x" }), {
       code: "invalid",
@@ -69,7 +69,7 @@ describe("searching by meaning", () => {
     assert.equal((await store.search(["a"], { query: "cat" }))[0]?.key, "both");
   });
 
-  it("embeds the fields of the put, else those of the index, once for each call", async () => {
+  it("embeds the fields of the put or of the index, once for each call", async () => {
     const { index, embeddedTexts } = words("cat");
     await using kit = await open({ store: { index: { ...index, fields: ["title", "parts[*].text"] } } });
     const { store } = kit.service;
@@ -86,7 +86,7 @@ describe("searching by meaning", () => {
     assert.deepEqual(embeddedTexts, [["t", "p0"], ["d", JSON.stringify(value, null, 2)], ["one", "two"], ["q"]]);
   });
 
-  it("stores nothing where the embedder gives no such vectors", async () => {
+  it("stores nothing if the embedder returns invalid vectors", async () => {
     const wrong: [unknown, RegExp][] = [
       [[], /must return a list of 1 vectors/],
       [null, /must return a list of 1 vectors/],
@@ -117,7 +117,7 @@ describe("searching by meaning", () => {
     assert.equal((await kit.service.store.search([], { query: "x" }))[0]?.score, 1);
   });
 
-  it("reads texts by paths as LangGraph does", () => {
+  it("reads texts by path as LangGraph does", () => {
     const value = {
       a: { b: "deep", "c.d": 1 },
       n: 5,

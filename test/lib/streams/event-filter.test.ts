@@ -7,7 +7,7 @@ const passes = (filter: EventFilter, namespace: readonly string[]): boolean =>
   compileFilter(filter)("values", namespace, undefined);
 
 describe("channels", () => {
-  test("each channel lets the method of its name pass, and no other", () => {
+  test("match the method of their name, and no other", () => {
     for (const channel of ["values", "updates", "checkpoints", "messages", "tools", "lifecycle", "tasks"] as const) {
       const matches = compileFilter({ channels: [channel] });
       assert.deepEqual(
@@ -17,7 +17,7 @@ describe("channels", () => {
     }
   });
 
-  test("input stands for both methods of interrupts", () => {
+  test("input matches both methods of interrupts", () => {
     assert.deepEqual([...listMethods({ channels: ["input"] })], ["input.requested", "input.answered"]);
     const matches = compileFilter({ channels: ["input"] });
     assert.ok(matches("input.requested", ["ask:1"], undefined));
@@ -25,7 +25,7 @@ describe("channels", () => {
     assert.ok(!matches("lifecycle", [], undefined));
   });
 
-  test("custom lets all custom events pass, custom:<name> those with the name", () => {
+  test("custom matches all custom events, and custom:<name> those with the name", () => {
     const all = compileFilter({ channels: ["custom"] });
     assert.deepEqual(
       [undefined, "notes", ""].map((name) => all("custom", [], name)),
@@ -41,7 +41,7 @@ describe("channels", () => {
     assert.deepEqual([...listMethods({ channels: ["custom:notes"] })], ["custom"]);
   });
 
-  test("unknown channels and none match nothing", () => {
+  test("unknown channels and an empty list match nothing", () => {
     for (const channels of [["nonsense"], ["input.requested"], ["custom.notes"], ["toString"], []]) {
       assert.deepEqual([...listMethods({ channels })], [], JSON.stringify(channels));
       const matches = compileFilter({ channels });
@@ -49,7 +49,7 @@ describe("channels", () => {
     }
   });
 
-  test("isChannel knows the channels of the protocol", () => {
+  test("isChannel returns true for the channels of the protocol", () => {
     assert.ok(["values", "input", "custom", "custom:notes", "custom:"].every(isChannel));
     assert.ok(!["", "input.requested", "nonsense", "customs", "toString"].some(isChannel));
   });
@@ -58,7 +58,7 @@ describe("channels", () => {
 describe("namespaces", () => {
   const channels = ["values"];
 
-  test("none and an empty list let all pass, whatever the depth", () => {
+  test("no namespace and an empty list match all events, whatever the depth", () => {
     for (const filter of [{ channels }, { channels, namespaces: [] }, { channels, namespaces: [], depth: 0 }]) {
       assert.ok(passes(filter, []));
       assert.ok(passes(filter, ["a:1", "b:2", "c:3"]));
@@ -66,7 +66,7 @@ describe("namespaces", () => {
     assert.ok(passes({ channels, depth: 0 }, ["a:1"]));
   });
 
-  test("the root's prefix matches everything", () => {
+  test("the prefix of the root matches everything", () => {
     assert.ok(passes({ channels, namespaces: [[]] }, []));
     assert.ok(passes({ channels, namespaces: [[]] }, ["a:1", "b:2"]));
   });
@@ -91,7 +91,7 @@ describe("namespaces", () => {
     assert.ok(!passes(filter, ["research"]));
   });
 
-  test("only the text up to the first colon is the node", () => {
+  test("the node is the text up to the first colon", () => {
     assert.ok(passes({ channels, namespaces: [["a"]] }, ["a:b:c"]));
     assert.ok(!passes({ channels, namespaces: [["a:b"]] }, ["a:b:c"]));
   });
@@ -104,7 +104,7 @@ describe("namespaces", () => {
     assert.ok(!passes(filter, ["b:2", "c:2"]));
   });
 
-  test("depth counts the segments beyond the prefix", () => {
+  test("depth counts the segments after the prefix", () => {
     const root = (depth: number): EventFilter => ({ channels, namespaces: [[]], depth });
     assert.deepEqual(
       [[], ["a:1"], ["a:1", "b:2"]].map((namespace) => passes(root(0), namespace)),
@@ -119,7 +119,7 @@ describe("namespaces", () => {
     assert.ok(!passes(nested, ["b:1", "c:2", "d:3"]));
   });
 
-  test("channel and namespace must both pass", () => {
+  test("channel and namespace must both match", () => {
     const matches = compileFilter({ channels: ["custom:notes"], namespaces: [["a"]], depth: 0 });
     assert.ok(matches("custom", ["a:1"], "notes"));
     assert.ok(!matches("custom", ["b:1"], "notes"));

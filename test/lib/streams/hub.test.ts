@@ -18,8 +18,8 @@ async function collect(frames: AsyncIterable<Frame>): Promise<Frame[]> {
   return all;
 }
 
-describe("events", () => {
-  it("gives every reader every frame in order, whenever it comes", async () => {
+describe("a run log", () => {
+  it("gives every reader every frame in order, whenever it subscribes", async () => {
     const runLog = eventsAt(testClock()).getLog(RUN);
     runLog.publish("metadata", "1");
     const early = collect(runLog.read(0));
@@ -52,7 +52,7 @@ describe("events", () => {
     assert.equal((await runLog.waitForEnd()).status, "error");
   });
 
-  it("gives all that is ready at once", async () => {
+  it("returns all ready frames at once", async () => {
     const runLog = eventsAt(testClock()).getLog(RUN);
     const reader = runLog.read(0);
     runLog.publish("a", "1");
@@ -73,7 +73,7 @@ describe("events", () => {
     assert.deepEqual(await reader.next(), []);
   });
 
-  it("tells a reader behind the ring what it missed", async () => {
+  it("tells a reader behind the ring which frames it missed", async () => {
     const runLog = eventsAt(testClock(), { ring_size: 2_000 }).getLog(RUN);
     const slow = runLog.read(0);
     for (let i = 0; i < 100; i++) runLog.publish("values", "x".repeat(100));
@@ -97,7 +97,7 @@ describe("events", () => {
     );
   });
 
-  it("lets a reader that is ahead wait, and others go on", async () => {
+  it("blocks a reader that is ahead, and not the others", async () => {
     const runLog = eventsAt(testClock()).getLog(RUN);
     runLog.publish("a", "1");
     const ahead = collect(runLog.read(2));
@@ -115,7 +115,7 @@ describe("events", () => {
     assert.equal((await behind.next()).done, true);
   });
 
-  it("tells everybody who waits for the end, and who asks later", async () => {
+  it("resolves all waits for the end, also late ones", async () => {
     const runLog = eventsAt(testClock()).getLog(RUN);
     const waiting = [runLog.waitForEnd(), runLog.waitForEnd()];
     runLog.publish("end", "1");
@@ -123,7 +123,7 @@ describe("events", () => {
     for (const outcome of [...waiting, runLog.waitForEnd()]) assert.deepEqual((await outcome).result, { a: 1 });
   });
 
-  it("numbers a later attempt above every earlier one", async () => {
+  it("numbers the frames of a later attempt above every earlier one", async () => {
     const runLog = eventsAt(testClock()).getLog(RUN);
     runLog.publish("metadata", "1");
     runLog.startAt(2 ** 32 + 1);
@@ -137,7 +137,7 @@ describe("events", () => {
     );
   });
 
-  it("says once when a reader leaves before the end, and never after it", async () => {
+  it("calls back once when a reader leaves before the end, and never after it", async () => {
     const runLog = eventsAt(testClock()).getLog(RUN);
     let leaveCount = 0;
     const iterator = runLog.read(0, () => leaveCount++)[Symbol.asyncIterator]();
@@ -153,7 +153,7 @@ describe("events", () => {
     assert.equal(leaveCount, 1);
   });
 
-  it("counts what ended runs resulted in", () => {
+  it("counts the results of ended runs towards its size", () => {
     const events = eventsAt(testClock(), { keep_size: 10_000 });
     for (const run_id of ["one", "two"]) {
       events.getLog(run_id).end({ status: "success", result: { deep: [{ text: "x".repeat(6_000) }] } });
@@ -162,7 +162,7 @@ describe("events", () => {
     assert.ok(events.find("two"));
   });
 
-  it("forgets ended runs by age and by size, never open ones", async () => {
+  it("is deleted by age and by size after its end, and never before", async () => {
     const clock = testClock();
     const events = eventsAt(clock, { keep_ms: 1_000, keep_size: 6_000 });
     const name = (i: number): string => `run-${i}`;
@@ -180,7 +180,7 @@ describe("events", () => {
     assert.equal(events.find("open"), open);
   });
 
-  it("takes no more at once than a reader should hold", async () => {
+  it("returns a limited amount at once", async () => {
     const runLog = eventsAt(testClock()).getLog(RUN);
     const reader = runLog.read(0);
     for (let i = 0; i < 100; i++) runLog.publish("values", "x".repeat(10_000));
@@ -193,7 +193,7 @@ describe("events", () => {
     assert.deepEqual(ids, upTo(100));
   });
 
-  it("forgets a tape on request, and only that one", () => {
+  it("is deleted on request, without its successor", () => {
     const events = eventsAt(testClock());
     const runLog = events.getLog(RUN);
     assert.equal(runLog.hasSubscribers, false);
@@ -228,12 +228,12 @@ function table(page = 10): {
   };
 }
 
-describe("a tape whose frames are stored", () => {
+describe("a run log with stored frames", () => {
   const size = 100;
   const data = "x".repeat(size);
   const ended = { status: "success", result: {} } as const;
 
-  it("gives a reader behind the ring what is stored, without a gap or a frame twice", async () => {
+  it("gives a reader behind the ring the stored frames, without a gap or a repetition", async () => {
     const { stored, load, loadPositions } = table();
     const runLog = eventsAt(testClock(), { load, ring_size: 2_000 }).getLog(RUN);
     runLog.hasStoredFrames = true;
@@ -258,7 +258,7 @@ describe("a tape whose frames are stored", () => {
     assert.ok(loadPositions.length < 60, `${loadPositions.length} times`);
   });
 
-  it("gives what another process has shown before it goes on itself", async () => {
+  it("gives the frames of another process before its own", async () => {
     const { stored, load } = table();
     const runLog = eventsAt(testClock(), { load }).getLog(RUN);
     runLog.hasStoredFrames = true;
@@ -280,7 +280,7 @@ describe("a tape whose frames are stored", () => {
     );
   });
 
-  it("tells what is not stored any more, once", async () => {
+  it("reports frames that are no longer stored once", async () => {
     const { stored, load } = table();
     const runLog = eventsAt(testClock(), { load, ring_size: 2_000 }).getLog(RUN);
     runLog.hasStoredFrames = true;
@@ -305,7 +305,7 @@ describe("a tape whose frames are stored", () => {
     );
   });
 
-  it("loads one page at a time for all of its readers, and fails only the reader that it cannot load for", async () => {
+  it("loads one page at a time for all readers, and fails only the reader whose page cannot be loaded", async () => {
     const { stored, load } = table(5);
     let [now, most, broken] = [0, 0, false];
     const slowly: typeof load = async (run_id, after) => {
@@ -335,7 +335,7 @@ describe("a tape whose frames are stored", () => {
     assert.equal((await collect(runLog.read(0))).length, 60);
   });
 
-  it("reads a page once for all of its readers, wherever in it they are: slow ones hold no page", async () => {
+  it("reads a page once for all readers at any position, and slow readers hold no page", async () => {
     const { stored, load, loadPositions } = table(50);
     const runLog = eventsAt(testClock(), { load, ring_size: 500 }).getLog(RUN);
     runLog.hasStoredFrames = true;
@@ -350,7 +350,7 @@ describe("a tape whose frames are stored", () => {
     for (const reader of readers) reader.leave();
   });
 
-  it("holds little more than what is shown at once, which its readers get from there", async () => {
+  it("retains at most 1 MiB of frames, which its readers receive from memory", async () => {
     const { stored, load, loadPositions } = table();
     const runLog = eventsAt(testClock(), { load }).getLog(RUN);
     runLog.hasStoredFrames = true;
@@ -376,7 +376,7 @@ describe("a tape whose frames are stored", () => {
     assert.ok(unreadCount > 0 && unreadCount * frame.length <= 1024 * 1024, `${unreadCount} frames`);
   });
 
-  it("costs nothing for readers that never read", async () => {
+  it("loads nothing for readers that never read", async () => {
     const { load, loadPositions } = table();
     const runLog = eventsAt(testClock(), { load, ring_size: 2_000 }).getLog(RUN);
     runLog.hasStoredFrames = true;

@@ -48,7 +48,7 @@ async function readFirst(cursor: Reading): Promise<readonly WeakRef<Item>[]> {
   return refs;
 }
 
-it("is not what it was given of a page", async () => {
+it("a log cursor does not retain the items of a page that it has emitted", async () => {
   const cursor = new Reading(new Ring(createTickBudget({ defer: (call) => void setImmediate(call) }, 1_000_000)), 0);
   const refs = await readFirst(cursor);
   for (let tries = 0; tries < 50 && refs[0]?.deref(); tries++) {

@@ -54,7 +54,7 @@ class Reading extends LogCursor<Item> {
   }
 }
 
-it("a page of which nothing is shown does not keep its reader from what is in memory already", {
+it("a log cursor whose page emits nothing reads the items in memory", {
   timeout: 5_000,
 }, async () => {
   const ring = new Ring(createTickBudget({ defer: (call) => void setImmediate(call) }, 1_000_000));
@@ -94,7 +94,7 @@ class Behind extends LogCursor<Item> {
   }
 }
 
-it("a reader that falls behind again reads what the rest of its last page had", { timeout: 5_000 }, async () => {
+it("a log cursor that falls behind again reads the rest of its last page", { timeout: 5_000 }, async () => {
   const createLargeItem = (position: number): Item => ({ position, data: `${position}`.padEnd(40_000, "x") });
   const ring = new Ring(createTickBudget({ defer: (call) => void setImmediate(call) }, 10_000_000));
   const stored = Array.from({ length: 60 }, (_, n) => createLargeItem(n + 1));

@@ -8,7 +8,7 @@ import { ask, counter, executing, processes } from "./run-subscription.harness.t
 
 keepAlive();
 
-describe("a reader of a run that is rolled back as it comes", () => {
+describe("a reader of a run that is rolled back during its subscription", () => {
   const ending = (frames: readonly Frame[]): unknown[] =>
     frames.map(({ id, event, data }) => [id, event, JSON.parse(data).error ?? JSON.parse(data).status]);
 
@@ -37,7 +37,7 @@ describe("a reader of a run that is rolled back as it comes", () => {
     };
   }
 
-  it("is told so, with ids above what it has seen", async () => {
+  it("receives the rollback with ids above those that it has seen", async () => {
     for (const after of [1, 2, 4, Number.MAX_SAFE_INTEGER]) {
       const { store, join, rollback, stop } = await removable();
       store.faults.readFrames = async (call) => {
@@ -55,7 +55,7 @@ describe("a reader of a run that is rolled back as it comes", () => {
     }
   });
 
-  it("is shown nothing again that was on its way to another reader", async () => {
+  it("receives no frame again that was on its way to another reader", async () => {
     const { clock, store, open, rollback, first, stop } = await removable();
     const loaded = Promise.withResolvers<void>();
     let loads = 0;
@@ -78,7 +78,7 @@ describe("a reader of a run that is rolled back as it comes", () => {
     await stop();
   });
 
-  it("is told so when it found the run just before", async () => {
+  it("receives the rollback if it has just found the run", async () => {
     for (const after of [1, 2, 5, 7]) {
       const { clock, store, open, join, rollback, stop } = await removable();
       const otherReaders = [await open(0), await open(3)];
@@ -108,8 +108,8 @@ describe("a reader of a run that is rolled back as it comes", () => {
   });
 });
 
-describe("a store that fails while a run's answer is read", () => {
-  it("leaves the answer open: it is read again", async () => {
+describe("a store that fails during the read of a run's result", () => {
+  it("delays the result until the store works again", async () => {
     const clock = testClock();
     for (const verb of ["getThread", "getCheckpoint"] as const) {
       const { executor, say } = counter();
@@ -133,7 +133,7 @@ describe("a store that fails while a run's answer is read", () => {
     }
   });
 
-  it("is told to who asks then, and the next one gets the answer", async () => {
+  it("fails the joins at that time, and later joins get the result", async () => {
     const clock = testClock();
     const { executor, say } = counter();
     const { services, stores, stop } = await processes(clock, executor, 1, 0);
@@ -155,8 +155,8 @@ describe("a store that fails while a run's answer is read", () => {
   });
 });
 
-describe("a store that fails while a graph reads a state", () => {
-  it("is told as it is, and not taken for the graph's own error", async () => {
+describe("a store that fails during a graph's read of a state", () => {
+  it("is reported as such, and not as an error of the graph", async () => {
     const { storage, faults } = faulty();
     const executor = fromFunctions({ ok: async () => ({ ok: true }) });
     const wrong = new Error("the graph's own");

@@ -14,7 +14,7 @@ const readIds = (frames: readonly Frame[]): unknown[] => frames.map(({ id }) => 
 const upTo = (last: number, first = 1): number[] => Array.from({ length: last + 1 - first }, (_, i) => first + i);
 
 describe("a resumable run", () => {
-  it("gives every joiner every frame after the one it has seen, with the same ids, live and afterwards", async () => {
+  it("gives every joiner every frame after the last one seen, with the same ids live and afterwards", async () => {
     const { executor, say } = counter();
     await using kit = await testService({ executor });
     const { runs, threads } = kit.service;
@@ -49,7 +49,7 @@ describe("a resumable run", () => {
     );
   });
 
-  it("is replayed after a restart, with the ids that its readers have seen", async () => {
+  it("is replayed after a restart with the same ids", async () => {
     const clock = testClock();
     for (const word of ["end", "fail"] as const) {
       const { executor, say } = counter();
@@ -73,7 +73,7 @@ describe("a resumable run", () => {
     }
   });
 
-  it("is read on after what another process has shown where reads are behind", async () => {
+  it("continues after the frames of another process while reads are behind", async () => {
     const { clock, say, second, stores, thread_id, run_id, here, stop } = await executing();
     const { faults } = stores[1];
     const before = await stores[0].storage.getRun({ deployment: "default" }, run_id);
@@ -95,7 +95,7 @@ describe("a resumable run", () => {
     await stop();
   });
 
-  it("that executes in another process is read there as it goes on", async () => {
+  it("is read during its execution in another process", async () => {
     const clock = testClock();
     const { executor, say } = counter();
     const { services, stop } = await processes(clock, executor, 1, 0);
@@ -122,7 +122,7 @@ describe("a resumable run", () => {
     await stop();
   });
 
-  it("is read on by the same readers when another process takes it up", async () => {
+  it("continues for the same readers when another process claims it", async () => {
     const clock = testClock();
     const { executor, say } = counter();
     const { services, stores, stop } = await processes(clock, executor, 1, 0, 1);
@@ -144,7 +144,7 @@ describe("a resumable run", () => {
     await stop();
   });
 
-  it("is not shown from its start where it was lost, when another process has ended it", async () => {
+  it("is not sent from its start again after a loss if another process has ended it", async () => {
     const clock = testClock();
     const executor: Executor = {
       graphs: () => [{ graph_id: "count" }],
@@ -178,7 +178,7 @@ describe("a resumable run", () => {
     await stop();
   });
 
-  it("whose frames are not kept any more says so, and how it ended", async () => {
+  it("whose frames were deleted reports the gap and its end", async () => {
     const clock = testClock();
     const { executor, say } = counter();
     await using kit = await testService({ executor, environment: clock, retention: { frames_ms: 100_000 } });
@@ -201,7 +201,7 @@ describe("a resumable run", () => {
     assert.deepEqual(laterFrames, read.list.slice(-2));
   });
 
-  it("is no longer looked at when nobody reads it", async () => {
+  it("is not polled without readers", async () => {
     const clock = testClock();
     const { executor, say } = counter();
     const { services, stores, stop } = await processes(clock, executor, 1, 0);
@@ -231,8 +231,8 @@ describe("a resumable run", () => {
   });
 });
 
-describe("a reader whose place cannot be looked up", () => {
-  it("leaves nothing behind", async () => {
+describe("a reader whose position cannot be found", () => {
+  it("leaves no subscription", async () => {
     const { clock, say, second, stores, thread_id, run_id, stop } = await executing();
     const { faults, calls } = stores[1];
     faults.readFrames = () => Promise.reject(new Error("down"));
@@ -253,7 +253,7 @@ describe("a reader whose place cannot be looked up", () => {
 });
 
 describe("a run that is not resumable", () => {
-  it("is replayed from the ring of its process, and elsewhere only ends", async () => {
+  it("is replayed from the ring of its process, and has only an end in others", async () => {
     const clock = testClock();
     const { executor, say } = counter();
     const { services, stop } = await processes(clock, executor, 1, 0);
@@ -276,7 +276,7 @@ describe("a run that is not resumable", () => {
     await stop();
   });
 
-  it("tells readers in another process that it was rolled back", async () => {
+  it("reports a rollback to readers in another process", async () => {
     const clock = testClock();
     const { executor } = counter();
     const { services, stop } = await processes(clock, executor, 1, 0);

@@ -7,7 +7,7 @@ import { processes } from "../../support/shared-database.ts";
 
 describe("the events of a run in another process", () => {
   for (const mode of ["normal", "lost"] as const) {
-    it(`arrive while it executes, each once and in order (signals: ${mode})`, async () => {
+    it(`arrive during its execution, each once and in order (signals: ${mode})`, async () => {
       const p = await processes({ concurrency: [0, 1], mode });
       const [reads] = p.services as [(typeof p.services)[0]];
       const thread_id = crypto.randomUUID();
@@ -34,7 +34,7 @@ describe("the events of a run in another process", () => {
     });
   }
 
-  it("are all recorded of runs that are made once the stream has been answered", async () => {
+  it("are all recorded for runs that are created after the response to a stream", async () => {
     // The note that the thread is read takes longer than a claim.
     const p = await processes({
       concurrency: [0, 1],

@@ -68,7 +68,7 @@ const recorded = (service: Service, thread_id: string): Promise<void> =>
   });
 
 describe("the events of a thread", () => {
-  it("are live, and the same when they are replayed, from every place", async () => {
+  it("are the same live and replayed from every position", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
     const { thread_id, live } = await opened(service);
@@ -96,7 +96,7 @@ describe("the events of a thread", () => {
     await live.close();
   });
 
-  it("pass a reader's filter alone, live and in replays", async () => {
+  it("match the filter of their reader, live and in replays", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
     const { thread_id, live } = await opened(service);
@@ -113,7 +113,7 @@ describe("the events of a thread", () => {
     await live.close();
   });
 
-  it("reach a reader that falls behind the log in memory, without gap, double or disorder", async () => {
+  it("reach a reader behind the log in memory without gap, repetition or disorder", async () => {
     const COUNT = 400;
     await using kit = await testService({ executor: teller(COUNT, 10_000) });
     const { service } = kit;
@@ -138,7 +138,7 @@ describe("the events of a thread", () => {
     await live.close();
   });
 
-  it("reach readers that come and go while the run goes on, each once and in order", async () => {
+  it("reach readers that come and go during the run, each once and in order", async () => {
     const COUNT = 300;
     await using kit = await testService({
       executor: teller(COUNT, 8_000, (n) =>
@@ -179,7 +179,7 @@ describe("the events of a thread", () => {
     await live.close();
   });
 
-  it("never wait for a reader: the run ends while nobody takes anything", async () => {
+  it("never wait for a reader, so that the run ends without one that reads", async () => {
     await using kit = await testService({ executor: teller(300, 10_000) });
     const { service } = kit;
     const { thread_id, live } = await opened(service);
@@ -194,7 +194,7 @@ describe("the events of a thread", () => {
   });
 
   for (const durability of ["async", "exit"] as const) {
-    it(`show large values live, and in a replay from their checkpoint (durability ${durability})`, async () => {
+    it(`contain large values live, and in a replay from their checkpoint (durability ${durability})`, async () => {
       await using kit = await testService({ executor: fromFunctions({ big }) });
       const { service } = kit;
       const { thread_id, live } = await opened(service);
@@ -208,7 +208,7 @@ describe("the events of a thread", () => {
     });
   }
 
-  it("leave large values out of a replay once no checkpoint holds them", async () => {
+  it("lack large values in a replay after their checkpoint was deleted", async () => {
     const asks: AgentFunction = async function* () {
       yield { text: "a".repeat(20_000) };
       yield { text: "b".repeat(20_000) };
@@ -232,7 +232,7 @@ describe("the events of a thread", () => {
     await live.close();
   });
 
-  it("that can be read are shown to a late reader, whatever is left out before them", async () => {
+  it("reach a late reader, also after events that are left out", async () => {
     const asks: AgentFunction = async function* () {
       for (const letter of ["a", "b", "c", "d"]) yield { text: letter.repeat(20_000) };
     };
@@ -250,7 +250,7 @@ describe("the events of a thread", () => {
     await live.close();
   });
 
-  it("are read once, large values too, for readers that open together, and other work comes in between", async () => {
+  it("are read once for readers that open together, large values too, and other work proceeds", async () => {
     const { storage, calls } = faulty();
     await using kit = await testService({ storage, executor: fromFunctions({ big }) });
     const { service } = kit;
@@ -281,7 +281,7 @@ describe("the events of a thread", () => {
     assert.ok(ticks >= 3, `${ticks} ticks`);
   });
 
-  it("begin when the thread is created, for readers that came before it", async () => {
+  it("begin with the creation of the thread for earlier readers", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
     const thread_id = crypto.randomUUID();
@@ -299,7 +299,7 @@ describe("the events of a thread", () => {
     await early.close();
   });
 
-  it("end with their thread, and with the service", async () => {
+  it("end with their thread and with the service", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
     const { thread_id, live } = await opened(service);
@@ -314,7 +314,7 @@ describe("the events of a thread", () => {
     await until(otherSubscription.live.ended, "the other reader ends with the service");
   });
 
-  it("of a named channel are all that a function emits under its name, whatever else they have", async () => {
+  it("of a named channel are all that a function emits under its name", async () => {
     const emitted = [{ name: "notes", payload: 1, at: 2 }, { name: "notes", n: 3 }, { name: 4, payload: 5 }, "notes"];
     const noter: AgentFunction = ({ emit }) => {
       for (const data of emitted) emit(data);
@@ -337,7 +337,7 @@ describe("the events of a thread", () => {
     await Promise.all([all.close(), notes.close()]);
   });
 
-  it("are counted for each filter as they would be replayed", async () => {
+  it("are counted for each filter as in a replay", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
     const { thread_id, live } = await opened(service);
@@ -361,7 +361,7 @@ describe("the events of a thread", () => {
     await live.close();
   });
 
-  it("are for readers that may see the thread", async () => {
+  it("reach only readers that may see the thread", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
     const thread_id = crypto.randomUUID();
@@ -379,7 +379,7 @@ describe("the events of a thread", () => {
     await Promise.all([mine.close(), foreign.close()]);
   });
 
-  it("end with an interrupted run when the thread is deleted under it, or hidden from the reader", async () => {
+  it("end with an interrupted run when its thread is deleted or excluded for the reader", async () => {
     const gate = Promise.withResolvers<void>();
     const last = Promise.withResolvers<void>();
     const waiting: AgentFunction = async function* () {
@@ -426,7 +426,7 @@ describe("the events of a thread", () => {
     await all.close();
   });
 
-  it("of a thread that is made again have new ids, and come after those of the thread before", async () => {
+  it("of a recreated thread have new ids, after those of the deleted one", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
     const { thread_id, live } = await opened(service);
@@ -451,7 +451,7 @@ describe("the events of a thread", () => {
     await again.close();
   });
 
-  it("are all recorded of a run that makes the thread which a reader waits for", async () => {
+  it("are all recorded for a run that creates the thread of a waiting reader", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const thread_id = crypto.randomUUID();
     const early = reading(kit.service, thread_id);
@@ -461,7 +461,7 @@ describe("the events of a thread", () => {
     await early.close();
   });
 
-  it("of a stateless run or a hidden thread are not recorded", async () => {
+  it("are not recorded for stateless runs and excluded threads", async () => {
     const { storage, faults } = faulty();
     const recordedEvents: unknown[] = [];
     for (const verb of ["saveProgress", "finishRun"] as const) {

@@ -89,8 +89,8 @@ async function checkPositions(threads: Service["threads"], thread_id: string, al
   }
 }
 
-describe("a thread's stream", () => {
-  it("shows run after run, with an id on each frame from which a reader can go on", async () => {
+describe("a thread stream", () => {
+  it("sends the frames of each run, with ids from which a reader can continue", async () => {
     await using kit = await testService({ executor: shower().executor });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -114,7 +114,7 @@ describe("a thread's stream", () => {
     await checkPositions(threads, thread_id, all.list);
   });
 
-  it("shows what comes from now on of a run that goes on, and runs that wait", async () => {
+  it("sends the new frames of an active run, and pending runs", async () => {
     const { executor, go } = shower();
     await using kit = await testService({ executor });
     const { runs, threads } = kit.service;
@@ -136,7 +136,7 @@ describe("a thread's stream", () => {
     assert.deepEqual(formatFrames(all.list), ["metadata", "early", ...laterTexts]);
   });
 
-  it("shows runs in the order they start, also when one was to start later", async () => {
+  it("sends runs in the order of their starts, also delayed ones", async () => {
     const { executor } = shower();
     await using kit = await testService({ executor });
     const { runs, threads } = kit.service;
@@ -162,7 +162,7 @@ describe("a thread's stream", () => {
     assert.deepEqual(formatFrames(end.list), ["metadata", "new", "run_done success"]);
   });
 
-  it("goes on where its reader was though the run there is deleted: nothing is left out, nothing shown again", async () => {
+  it("continues at the position of its reader after the run there was deleted", async () => {
     const { executor } = shower();
     const clock = testClock();
     await using kit = await clockedService(clock, { executor });
@@ -189,7 +189,7 @@ describe("a thread's stream", () => {
     assert.deepEqual(formatFrames(end.list), ["metadata", "new", "run_done success"]);
   });
 
-  it("tells of runs that are deleted while they wait that they are over", async () => {
+  it("sends the end of pending runs that are deleted", async () => {
     const { executor, go } = shower();
     await using kit = await testService({ executor });
     const { runs, threads } = kit.service;
@@ -208,7 +208,7 @@ describe("a thread's stream", () => {
     );
   });
 
-  it("tells of a run that was stopped while it waited after those before it, and once", async () => {
+  it("sends the end of a stopped pending run once, after those before it", async () => {
     const { executor, go } = shower();
     await using kit = await testService({ executor });
     const { runs, threads } = kit.service;
@@ -234,7 +234,7 @@ describe("a thread's stream", () => {
     await checkPositions(threads, thread_id, live.list);
   });
 
-  it("tells what became of runs that were stopped", async () => {
+  it("sends the status of stopped runs", async () => {
     const { executor } = shower();
     await using kit = await testService({ executor });
     const { runs, threads } = kit.service;
@@ -265,7 +265,7 @@ describe("a thread's stream", () => {
     ]);
   });
 
-  it("gives the state after each run, and several modes together", async () => {
+  it("sends the state after each run, and several modes together", async () => {
     const { executor } = shower();
     await using kit = await testService({ executor });
     const { runs, threads } = kit.service;
@@ -327,7 +327,7 @@ describe("a thread's stream", () => {
     assert.deepEqual(formatFrames(reading.list), ["metadata", "a"]);
   });
 
-  it("does not leave out a run for a slow reader, nor mix it with the next", async () => {
+  it("omits no run for a slow reader, and mixes no two runs", async () => {
     const { executor } = shower();
     await using kit = await testService({ executor });
     const { runs, threads } = kit.service;
@@ -345,7 +345,7 @@ describe("a thread's stream", () => {
     reader.leave();
   });
 
-  it("shows the runs that another process executes", async () => {
+  it("sends the runs that another process executes", async () => {
     const { clock, first, second, stop } = await twoProcesses(shower().executor);
     const { thread_id } = await first.threads.create();
     const live = collect(await second.threads.stream(thread_id));
@@ -367,7 +367,7 @@ describe("a thread's stream", () => {
     await stop();
   });
 
-  it("shows them in one order, whatever this process hears of first", async () => {
+  it("sends them in one order, whatever the order of the signals", async () => {
     const { executor, go } = shower();
     const { clock, first, second, stop } = await twoProcesses(executor);
     // The end of the first run and the frames of the second are looked for at different times.

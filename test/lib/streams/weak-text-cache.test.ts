@@ -92,7 +92,7 @@ describe("many readers", () => {
     }
   });
 
-  it("of a large run that has ended share its log", async () => {
+  it("of a large ended run share its log", async () => {
     const database = faulty();
     await using kit = await testService({
       storage: database.storage,
@@ -128,7 +128,7 @@ describe("many readers", () => {
     for (const { frames } of together) frames.leave();
   });
 
-  it("pay for each small event of a large page what they pay in a small one", async () => {
+  it("cost the same for each small event of a large page as of a small one", async () => {
     const executor = fromFunctions({
       async *count({ messages, emit }) {
         for (let at = 0; at < Number(messages.at(-1)?.content); at++) {
@@ -165,7 +165,7 @@ describe("many readers", () => {
     assert.ok(many > few / 3, `${many} events per ms of a large page, ${few} of a small one`);
   });
 
-  it("leave when their thread cannot be read", async () => {
+  it("end when their thread cannot be read", async () => {
     const clock = testClock();
     const bus = { subscribe: () => () => {} } as unknown as EventBus;
     const getThread = (): never => {
@@ -190,7 +190,7 @@ describe("many readers", () => {
     assert.equal(leaveCount, 1);
   });
 
-  it("wake by themselves when they leave", async () => {
+  it("wake up without others when they leave", async () => {
     const change = new ChangeNotifier();
     const woken: string[] = [];
     const [first, second] = [{}, {}];
@@ -204,7 +204,7 @@ describe("many readers", () => {
     assert.deepEqual(woken, ["one", "other"]);
   });
 
-  it("of a run leave it one by one, and the others get its frames", async () => {
+  it("of a run leave one by one, and the others get its frames", async () => {
     const environment = { now: () => 0, timer: () => () => {}, defer: (fn: () => void) => void setImmediate(fn) };
     const hub = new StreamHub(environment as never);
     const run = hub.getLog("run");

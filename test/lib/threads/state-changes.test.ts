@@ -43,7 +43,7 @@ const echo = fromFunctions({
 
 type StateParts = Pick<ThreadState, "values" | "next" | "tasks">;
 
-describe("a change of a function's state", () => {
+describe("an update of a function's state", () => {
   const question = { id: "q", value: "?" };
   const task = { id: "t", name: "f", error: null, interrupts: [question], checkpoint: null, state: null, result: null };
   const done: StateParts = {
@@ -55,7 +55,7 @@ describe("a change of a function's state", () => {
   const change = (before: StateParts | null, ...updates: StateUpdate[]): ReturnType<typeof changeState> =>
     changeState(before, "f", updates, testIds());
 
-  it("leads to what is next after the node", () => {
+  it("continues after the given node", () => {
     const next = (before: StateParts | null, as_node?: string): readonly string[] =>
       change(before, { values: { b: 2 }, ...(as_node === undefined ? {} : { as_node }) }).next;
     for (const before of [null, done, asking]) {
@@ -65,7 +65,7 @@ describe("a change of a function's state", () => {
     assert.deepEqual([next(null), next(done), next(asking)], [["f"], [], ["f"]]);
   });
 
-  it("keeps an open question unless it passes the node", () => {
+  it("keeps a pending interrupt unless the update names its node", () => {
     assert.deepEqual(change(asking, { values: { b: 2 } }).tasks, [task]);
     assert.deepEqual(change(asking, { values: { b: 2 }, as_node: "f" }).tasks, []);
     assert.deepEqual(change(asking, { values: null, as_node: "__start__" }).tasks, []);
@@ -91,7 +91,7 @@ describe("a change of a function's state", () => {
     assert.deepEqual(done.values, { a: 1, messages: [{ type: "human", content: "hi", id: "m1" }] });
   });
 
-  it("takes commands", () => {
+  it("accepts commands", () => {
     const update = (command: StateUpdate["command"]): ReturnType<typeof changeState> =>
       change(done, { values: null, as_node: "f", command: command as NonNullable<typeof command> });
     assert.deepEqual(update({ update: { a: 2 }, goto: ["f"] }).next, ["f"]);
@@ -99,7 +99,7 @@ describe("a change of a function's state", () => {
     assert.deepEqual(update({ goto: [{ node: "f", input: { a: 5 } }] }).values.a, 5);
   });
 
-  it("is refused where it makes no sense", () => {
+  it("is refused if it is invalid", () => {
     const refused: readonly (readonly [StateParts | null, StateUpdate, RegExp])[] = [
       [done, { values: {}, as_node: "g" }, /^as_node: .*"g"/],
       [done, { values: null, as_node: "f", command: { goto: ["g"] } }, /^command.goto: .*"g"/],
@@ -117,8 +117,8 @@ describe("a change of a function's state", () => {
   });
 });
 
-describe("a state that another kind of graph has written", () => {
-  it("is not changed as if it were a function's", async () => {
+describe("a state of another kind of graph", () => {
+  it("cannot be updated as a function's", async () => {
     const environment = { ...systemEnvironment(), uuid: testIds() };
     const foreign: StoredCheckpoint = {
       ns: "",
@@ -147,8 +147,8 @@ describe("a state that another kind of graph has written", () => {
   });
 });
 
-describe("paths", () => {
-  it("lead to members and places, and to null where there is nothing", () => {
+describe("paths of extracted values", () => {
+  it("lead to members and items, and to null if there are none", () => {
     const thread = {
       values: { a: [{ b: 1 }, { b: null }], "x y": 2 },
       metadata: {},
@@ -176,8 +176,8 @@ describe("paths", () => {
   });
 });
 
-describe("changed states", () => {
-  it("are made anew from the head that another call has made meanwhile", async () => {
+describe("concurrent state updates", () => {
+  it("start again from the head that another call has created meanwhile", async () => {
     const storage = nodeSqlite(":memory:");
     let interfere: (() => Promise<unknown>) | null = null;
     const between: Storage = {
@@ -201,7 +201,7 @@ describe("changed states", () => {
     await assert.rejects(threads.updateState(thread_id, { values: { a: 2 } }), refusal("not_found", /not found/));
   });
 
-  it("lose nothing of twenty at once, and their checkpoints stand in one line", async () => {
+  it("lose none of twenty at once, and their checkpoints form one chain", async () => {
     await using host = await testService({ executor: echo });
     const { threads } = host.service;
     const { thread_id } = await threads.create({ metadata: { graph_id: "echo" } });
@@ -216,7 +216,7 @@ describe("changed states", () => {
     });
   });
 
-  it("have ids above the head's when the clock has gone back", async () => {
+  it("have ids above the head's when the clock was set back", async () => {
     const clock = testClock();
     await using host = await testService({ executor: echo, environment: { now: clock.now, timer: clock.timer } });
     const { threads } = host.service;
@@ -228,7 +228,7 @@ describe("changed states", () => {
     assert.deepEqual((await threads.get(thread_id)).values, { a: 2 });
   });
 
-  it("store of a long list what is new alone", async () => {
+  it("of a long list store only its new items", async () => {
     const storage = nodeSqlite(":memory:");
     let stored = 0;
     const counted: Storage = {
@@ -252,7 +252,7 @@ describe("changed states", () => {
     assert.equal((values as { messages: Json[] }).messages.length, 201);
   });
 
-  it("pass on what the store says when it fails", async () => {
+  it("pass on errors of the store", async () => {
     const storage = nodeSqlite(":memory:");
     let broken = false;
     const failing: Storage = {
@@ -271,7 +271,7 @@ describe("changed states", () => {
     await assert.rejects(threads.copy(thread_id), { message: "no disk" });
   });
 
-  it("belong to a graph that is there and lets itself be changed", async () => {
+  it("need a graph that exists and supports updates", async () => {
     const fixed: Executor = {
       graphs: () => [{ graph_id: "fixed" }],
       async *execute() {},
@@ -298,7 +298,7 @@ describe("changed states", () => {
     );
   });
 
-  it("are not seen, and cannot be changed, by a caller who cannot see the thread", async () => {
+  it("are refused for a caller who cannot see the thread", async () => {
     const handler = ({ event, user, value }: AuthContext): JsonObject => {
       if (event === "threads:create") value.metadata = { ...value.metadata, copied: true };
       return { owner: user.identity };
@@ -333,7 +333,7 @@ describe("threads with a time to live", () => {
   const absent = async (at: TestService, thread_id: string): Promise<boolean> =>
     (await at.service.threads.search({ ids: [thread_id] })).items.length === 0;
 
-  it("go when nothing has happened on them for so long, and readers learn it", async () => {
+  it("are deleted after inactivity, and their readers end", async () => {
     const { clock, host: opened } = await host({});
     await using at = opened;
     const { threads } = at.service;
@@ -362,7 +362,7 @@ describe("threads with a time to live", () => {
     );
   });
 
-  it("keep their newest state, where that is what was asked for", async () => {
+  it("keep their newest state with strategy keep_latest", async () => {
     const { clock, host: opened } = await host({
       ttl: { default_ttl: 1.5, strategy: "keep_latest", sweep_interval_minutes: 1 },
     });
@@ -380,7 +380,7 @@ describe("threads with a time to live", () => {
     assert.deepEqual((await threads.state(thread_id)).values, before.values);
   });
 
-  it("get the default also when a run makes them, hidden ones excepted, and wait while a run is active", async () => {
+  it("get the default also if a run creates them, except stateless ones, and wait while a run is active", async () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     const waits = fromFunctions({ waits: () => promise });
     const { clock, host: opened } = await host({ ttl: { default_ttl: 2, sweep_interval_minutes: 1 } }, waits);
@@ -406,7 +406,7 @@ describe("threads with a time to live", () => {
     await advanceUntil(clock, () => absent(at, thread_id));
   });
 
-  it("are configured with what makes sense alone", async () => {
+  it("are refused with invalid options", async () => {
     const ttl = { strategy: "burn", default_ttl: 0, sweep_interval_minutes: -1, often: true };
     const options = { storage: nodeSqlite(":memory:"), executor: echo, checkpointer: { ttl } };
     await assert.rejects(createService(options as never), (error: ConfigError) => {

@@ -87,9 +87,9 @@ for (const assistant_id of ["graph", "nested", "steps"]) {
   }
 }
 
-describe("a process that reads what another one executes", () => {
+describe("a process that reads a run of another one", () => {
   for (const assistant_id of ["graph", "nested", "steps"]) {
-    it(`is never behind a frame that it has shown: ${assistant_id}`, async () => {
+    it(`is never behind a frame that it has emitted: ${assistant_id}`, async () => {
       const database = faulty();
       const hub = createHub("normal", (ms, fn) => setTimeout(fn, ms));
       const shared = { single_process: false, multi_process: true, signals: hub, becomeWorker: async () => true };
@@ -123,8 +123,8 @@ describe("a process that reads what another one executes", () => {
   }
 });
 
-describe("a thread that is read while its run goes on", () => {
-  it("shows what was asked, and waits for no other node", async () => {
+describe("a read of a thread during its run", () => {
+  it("returns the pending interrupt, and waits for no other node", async () => {
     await using kit = await testService({ executor: readBackAgents() });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -156,7 +156,7 @@ describe("a thread that is read while its run goes on", () => {
   });
   const ask: RunCreate = { assistant_id: "g", stream_mode: ["values", "custom"] };
 
-  it("is answered with what is stored when the store takes nothing for a while", async () => {
+  it("returns the stored state while the store takes no writes", async () => {
     const clock = testClock();
     const database = faulty();
     const go = Promise.withResolvers<void>();
@@ -192,7 +192,7 @@ describe("a thread that is read while its run goes on", () => {
     await advanceUntil(clock, read.ended);
   });
 
-  it("does not wait any longer for a run that is rolled back", async () => {
+  it("stops waiting for a run that is rolled back", async () => {
     const clock = testClock();
     const database = faulty();
     await using kit = await clockedService(clock, {
@@ -213,7 +213,7 @@ describe("a thread that is read while its run goes on", () => {
     assert.deepEqual((await kit.service.threads.state(thread_id)).values, {});
   });
 
-  it("shows values whose state does not follow, once the executor rests", async () => {
+  it("returns values whose state does not follow after the executor has settled", async () => {
     const clock = testClock();
     const go = Promise.withResolvers<void>();
     await using kit = await clockedService(clock, { executor: telling([undefined, go.promise]) });

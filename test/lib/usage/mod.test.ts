@@ -10,8 +10,8 @@ import { addTraces } from "../../suite/traces.ts";
 
 const HOUR = 3_600_000;
 
-describe("counting", () => {
-  it("reads full hours that are sealed from their sums, and raw rows for nothing else than the rest", async () => {
+describe("usage counts", () => {
+  it("read sealed hours from their sums, and raw rows for the rest only", async () => {
     const driver = nodeSqliteDriver(":memory:");
     const storage = sqlStorage(driver);
     try {
@@ -61,8 +61,8 @@ describe("counting", () => {
   });
 });
 
-describe("sealing", () => {
-  it("leaves an hour open for two minutes after its end, and goes on until nothing is left", async () => {
+describe("sealing of usage hours", () => {
+  it("leaves an hour unsealed for two minutes after its end, and continues until all are sealed", async () => {
     const calls: number[] = [];
     const storage = {
       countUsage: async () => [],

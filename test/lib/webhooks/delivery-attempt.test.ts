@@ -47,7 +47,7 @@ function aRow(run: Partial<DeliveredRun> = {}): DeliveryRow {
 const buildRunPayload = (run?: Partial<DeliveredRun>): JsonObject => JSON.parse(buildPayload(aRow(run)));
 
 describe("the payload of a webhook", () => {
-  it("is the run as it ended", () => {
+  it("contains the run with its status and times", () => {
     assert.deepEqual(buildRunPayload(), {
       run_id: "r1",
       thread_id: "t",
@@ -69,25 +69,25 @@ describe("the payload of a webhook", () => {
     assert.equal(buildRunPayload({ values: null }).values, null);
   });
 
-  it("is the same at every attempt", () => {
+  it("is the same in every attempt", () => {
     const row = aRow();
     const later = { ...row, attempts: 7, series_attempts: 3, due_at: at(50), state: "failed" as const };
     assert.equal(buildPayload(later), buildPayload(row));
   });
 
-  it("says how a run has failed, and nothing of the kind for others", () => {
+  it("contains the error of a failed run, and null for others", () => {
     const error = { error: "ValueError", message: "no" };
     for (const status of ["error", "timeout"] as const)
       assert.deepEqual(buildRunPayload({ status, error }).error, error);
     for (const status of ["success", "interrupted"] as const) assert.equal(buildRunPayload({ status }).error, null);
   });
 
-  it("has no state of stateless runs", () => {
+  it("contains no state of stateless runs", () => {
     assert.equal("values" in buildRunPayload({ stateless: true, values: null }), false);
     assert.equal("values_omitted" in buildRunPayload({ stateless: true, values: null }), false);
   });
 
-  it("leaves out a state that would make it too large", () => {
+  it("omits a state that would exceed the maximum size", () => {
     const mebibyte = 1024 * 1024;
     const omitted = (run: Partial<DeliveredRun>): unknown[] => [
       buildRunPayload(run).values_omitted,
@@ -101,7 +101,7 @@ describe("the payload of a webhook", () => {
     assert.deepEqual(omitted({ values: null, kwargs: { input: "x".repeat(6 * mebibyte) } }), [undefined, true]);
   });
 
-  it("tells the request without keys, secrets of authentication and the webhook itself", () => {
+  it("contains the request without keys, secrets of authentication and the webhook", () => {
     const kwargs: JsonObject = JSON.parse(`{
       "input": { "api_key": "part of the input", "__proto__": { "a": 1 } },
       "webhook": "https://hooks.example.com/?key=s3cret",
@@ -154,7 +154,7 @@ interface Cases {
 const file = new URL("../../cases/webhook-urls.json", import.meta.url);
 const { policies, delivery_cases } = JSON.parse(readFileSync(file, "utf8")) as Cases;
 
-describe("a delivery, by the cases of test/cases/webhook-urls.json", () => {
+describe("webhook delivery cases of test/cases/webhook-urls.json", () => {
   for (const { id, url, policy: name, dns, verdict, reason, connect_to } of delivery_cases) {
     it(`${id}: ${url} under ${name} with ${JSON.stringify(dns)}: ${verdict} ${reason}`, async () => {
       const policy = policies[name];
@@ -185,8 +185,8 @@ describe("a delivery, by the cases of test/cases/webhook-urls.json", () => {
   }
 });
 
-describe("a delivery without a place to go", () => {
-  it("is tried again when its name cannot be resolved, and goes where the name leads then", async () => {
+describe("a delivery without an address", () => {
+  it("is retried if the name cannot be resolved, with a new look-up", async () => {
     const answers: (() => Promise<readonly string[]>)[] = [
       () => Promise.reject(new Error("SERVFAIL")),
       () => {
@@ -212,7 +212,7 @@ describe("a delivery without a place to go", () => {
     await w.requests(0);
   });
 
-  it("waits for a process that has one", async () => {
+  it("waits for another process if this one cannot send it", async () => {
     await using w = await world({ transport: null });
     await w.endRunWithWebhook("r1");
     await w.endRunWithWebhook("r2", "/hook");
@@ -251,7 +251,7 @@ describe("a relative webhook", () => {
     return { requests, made: storedAttempt, state: (await w.row("r1")).state };
   }
 
-  it("is a request to the host application, without credentials and with its depth", async () => {
+  it("calls the host application, without credentials and with its depth", async () => {
     let body: JsonObject = {};
     const {
       requests,
@@ -279,7 +279,7 @@ describe("a relative webhook", () => {
     );
   });
 
-  it("stays within the host application, wherever its path leads", async () => {
+  it("cannot leave the host application by its path", async () => {
     for (const [url, path] of [
       ["/a/%2e%2e/b", "/b"],
       ["/../../x", "/x"],
@@ -291,7 +291,7 @@ describe("a relative webhook", () => {
     }
   });
 
-  it("fails as others do", async () => {
+  it("fails as other deliveries do", async () => {
     const redirect = await attempt(() => Response.redirect("http://loopback.invalid/other"));
     assert.deepEqual([redirect.made?.status, redirect.made?.error, redirect.requests.length], [302, "bad_status", 1]);
     const goneAttempt = await attempt(() => new Response(null, { status: 410 }));
@@ -305,7 +305,7 @@ describe("a relative webhook", () => {
     assert.deepEqual(forbidden.requests, []);
   });
 
-  it("is answered by its status, however long the answer is or however it ends", async () => {
+  it("uses the status of the response, however long the body is or however it ends", async () => {
     let cancelled = false;
     const endless = new ReadableStream({
       pull: (controller) => controller.enqueue(new Uint8Array(512)),

@@ -75,7 +75,7 @@ describe("the feedback event", () => {
     ["failing", ["feedback", "error", "end"]],
     ["asking", ["feedback", "end"]],
   ] as const) {
-    it(`comes last but for the error and the end: ${agent}`, async () => {
+    it(`comes last before error and end: ${agent}`, async () => {
       await using at = await world();
       const { service } = at.kit;
       const { thread_id } = await service.threads.create();
@@ -93,7 +93,7 @@ describe("the feedback event", () => {
   }
 
   for (const agent of ["echo", "failing", "asking"] as const) {
-    it(`has its links in the answers of wait and join too: ${agent}`, async () => {
+    it(`has its links also in the results of wait and join: ${agent}`, async () => {
       await using at = await world();
       const { runs, threads } = at.kit.service;
       const { thread_id } = await threads.create();
@@ -111,7 +111,7 @@ describe("the feedback event", () => {
     });
   }
 
-  it("comes for a run that was cancelled before it started, and is the same after a restart", async () => {
+  it("is emitted for a run that was cancelled before its start, and is the same after a restart", async () => {
     const storage = nodeSqlite(":memory:");
     const close = storage.close;
     const keptStorage = Object.assign(storage, { close: async () => {} });
@@ -135,7 +135,7 @@ describe("the feedback event", () => {
     await close();
   });
 
-  it("does not come for a run that is rolled back, whose links are dead then", async () => {
+  it("is not emitted for a rolled-back run, whose links are dead", async () => {
     await using at = await world();
     const { service } = at.kit;
     const { thread_id } = await service.threads.create();
@@ -152,7 +152,7 @@ describe("the feedback event", () => {
     assert.equal(await at.storage.getFeedbackToken(token), null);
   });
 
-  it("is not promised without public_base_url, and nothing is made", async () => {
+  it("requires public_base_url, and without it nothing is created", async () => {
     await using kit = await testService({
       agents: {
         async *echo() {
@@ -167,7 +167,7 @@ describe("the feedback event", () => {
     await kit.service.runs.create(thread_id, createRunRequest("echo", { feedback_keys: [] }));
   });
 
-  it("leaves links that live for their time after the end", async () => {
+  it("has links that are valid for their time after the end", async () => {
     await using at = await world({ feedback: { token_ttl_ms: 1_000 } });
     const { run, result } = await at.kit.service.runs.wait(null, createRunRequest("echo"));
     await result;
@@ -177,10 +177,10 @@ describe("the feedback event", () => {
   });
 });
 
-describe("a webhook", () => {
+describe("the webhook of a run", () => {
   const webhook = "https://hooks.example.com/x?token=secret";
 
-  it("is told of every end but a rollback, once", async () => {
+  it("is sent once for every end except a rollback", async () => {
     await using at = await world();
     const { runs, threads } = at.kit.service;
     const ended = async (agent: string): Promise<string> => {
@@ -211,7 +211,7 @@ describe("a webhook", () => {
     assert.ok([...at.sentBodies.values()].every((list) => list.length === 1));
   });
 
-  it("is told of a run that was cancelled before it started", async () => {
+  it("is sent for a run that was cancelled before its start", async () => {
     await using at = await world();
     const { runs, threads } = at.kit.service;
     const { thread_id } = await threads.create();
@@ -221,7 +221,7 @@ describe("a webhook", () => {
     assert.equal(at.sentBodies.get(run.run_id)?.[0]?.status, "interrupted");
   });
 
-  it("that may not be told refuses the run before anything is rolled back", async () => {
+  it("refuses the run before a rollback if its URL is not allowed", async () => {
     await using at = await world();
     const { runs, threads } = at.kit.service;
     const { thread_id } = await threads.create();
@@ -245,7 +245,7 @@ describe("a webhook", () => {
     await runs.cancel(thread_id, first.run_id, { wait: true });
   });
 
-  it("shows its query to nobody", async () => {
+  it("is returned without its query", async () => {
     await using at = await world({ worker: { concurrency: 0 } });
     const { runs, threads } = at.kit.service;
     const { thread_id } = await threads.create();
@@ -254,14 +254,14 @@ describe("a webhook", () => {
     assert.deepEqual(run.kwargs["feedback_keys"], ["a"]);
   });
 
-  it("is accepted unchecked and not told where webhooks are switched off", async () => {
+  it("is accepted unchecked and not sent while webhooks are disabled", async () => {
     await using at = await world({ http: { disable_webhooks: true } });
     const { run, result } = await at.kit.service.runs.wait(null, { assistant_id: "echo", webhook: "not a URL" });
     await result;
     assert.equal(await findDelivery(at.storage, here, run.run_id), null);
   });
 
-  it("of a chain of relative ones ends after five", async () => {
+  it("is sent for at most five levels of relative webhooks", async () => {
     const depths: (string | null)[] = [];
     let fetch: TestService["fetch"] | undefined;
     await using at = await world({

@@ -78,8 +78,8 @@ async function readBody(request: IncomingMessage): Promise<string> {
   return new TextDecoder().decode(new Uint8Array(chunks.flatMap((chunk) => [...chunk])));
 }
 
-describe("sending a webhook", () => {
-  it("goes to the address given, whatever the name resolves to, and keeps the name", async () => {
+describe("sendHttpRequest", () => {
+  it("connects to the given address, whatever the name resolves to, and keeps the name in Host", async () => {
     const requests: unknown[] = [];
     await using receiver = await receiving(async (request, response) => {
       const { method, url, headers } = request;
@@ -112,14 +112,14 @@ describe("sending a webhook", () => {
     ]);
   });
 
-  it("tries the addresses given until one can be connected to", async () => {
+  it("tries the given addresses until one connects", async () => {
     await using receiver = await receiving((_request, response) => void response.end());
     const { send } = await transport();
     const answer = await send(aRequest(receiver.port), ["127.0.0.2", "127.0.0.1"], never);
     assert.equal(answer.status, 200);
   });
 
-  it("does not go by a proxy that the environment names", async () => {
+  it("ignores proxies of the environment", async () => {
     const proxied: unknown[] = [];
     await using proxy = await receiving((request, response) => {
       proxied.push(request.url);
@@ -146,7 +146,7 @@ describe("sending a webhook", () => {
     assert.deepEqual(proxied, []);
   });
 
-  it("uses a connection of its own each time", async () => {
+  it("opens a connection for each request", async () => {
     const ports = new Set<number | undefined>();
     await using receiver = await receiving((request, response) => {
       ports.add(request.socket.remotePort);
@@ -168,7 +168,7 @@ describe("sending a webhook", () => {
     assert.equal(requests, 1);
   });
 
-  it("gives up on a receiver that does not answer, and on one that does not finish", async () => {
+  it("times out if the receiver does not respond, and if it does not finish", async () => {
     await using silent = await receiving(() => {});
     await using slow = await receiving((_request, response) => void response.writeHead(200).write("."));
     const { send } = await transport();
@@ -181,7 +181,7 @@ describe("sending a webhook", () => {
     }
   });
 
-  it("gives up early on one that cannot be connected to, and not on one that is slow to answer", async () => {
+  it("times out early while it connects, and not while the response is slow", async () => {
     // It accepts, and never says what TLS needs to hear.
     await using mute = await on(createTcpServer(() => {}));
     const ticks: (() => void)[] = [];
@@ -206,7 +206,7 @@ describe("sending a webhook", () => {
     assert.equal((await answered).status, 200);
   });
 
-  it("reads no more of an answer than it needs", async () => {
+  it("reads no more of a response than it needs", async () => {
     await using receiver = await receiving((_request, response) => {
       response.writeHead(200);
       const pour = (): void => {
@@ -220,7 +220,7 @@ describe("sending a webhook", () => {
     await receiver.closed;
   });
 
-  it("fails where nobody listens, and where the connection breaks or the answer is none", async () => {
+  it("fails if nobody listens, if the connection breaks and if the response is empty", async () => {
     const goneReceiver = await receiving(() => {});
     await goneReceiver[Symbol.asyncDispose]();
     await using breaking = await receiving((request) => void request.socket.destroy());
@@ -235,7 +235,7 @@ describe("sending a webhook", () => {
     await send(aRequest(huge.port), ["127.0.0.1"], never).catch((error) => assert.ok(error instanceof SendError));
   });
 
-  it("is broken off by its signal", async () => {
+  it("is aborted by its signal", async () => {
     const stop = new AbortController();
     await using receiver = await receiving(() => stop.abort());
     const { send } = await transport();
@@ -244,7 +244,7 @@ describe("sending a webhook", () => {
     assert.equal(await readErrorCode(send(aRequest(receiver.port), ["127.0.0.1"], stop.signal)), "aborted");
   });
 
-  it("goes to IPv6 addresses, where there are some", async () => {
+  it("connects to IPv6 addresses if the machine has them", async () => {
     const receiver = await receiving((request, response) => {
       response.writeHead(request.headers.host?.startsWith("[::1]:") ? 201 : 200).end();
     }, "::1").catch(() => null);
@@ -258,15 +258,15 @@ describe("sending a webhook", () => {
   });
 });
 
-describe("resolving the host of a webhook", () => {
-  it("gives addresses, also those that only this machine knows", async () => {
+describe("the DNS look-up of a webhook's host", () => {
+  it("returns addresses, also those of the hosts file", async () => {
     const { resolve } = await transport();
     const addresses = await resolve("localhost");
     assert.ok(addresses.length > 0);
     for (const address of addresses) assert.match(address, /^(?:127\.0\.0\.1|::1)$/);
   });
 
-  it("rejects for a name that is none", async () => {
+  it("rejects for an invalid name", async () => {
     const { resolve } = await transport();
     await assert.rejects(resolve("nowhere.invalid"));
   });

@@ -29,7 +29,7 @@ const filled = (value: unknown, variables: Environment = env): string | undefine
 };
 
 describe("resolveHeaders", () => {
-  it("fills templates in once and leaves the rest as it is", () => {
+  it("fills templates in once and keeps the rest", () => {
     const values: Readonly<Record<string, string>> = {
       "${{env.SERVICE_WEBHOOK_A}}": "one",
       "${{\t env.SERVICE_WEBHOOK_A \t}}": "one",
@@ -88,7 +88,7 @@ describe("resolveHeaders", () => {
     assert.equal(filled("${{ x ${{ env.SERVICE_WEBHOOK_A }}"), "invalid_template");
   });
 
-  it("reads variables of the prefix only", () => {
+  it("reads only variables with the prefix", () => {
     assert.equal(filled("${{ env.SECRET }}"), "env_not_allowed");
     assert.equal(filled("${{ env.service_webhook_A }}"), "env_not_allowed");
     assert.equal(filled("${{ env.X_SERVICE_WEBHOOK_A }}"), "env_not_allowed");
@@ -115,7 +115,7 @@ describe("resolveHeaders", () => {
     );
   });
 
-  it("refuses prefixes that start no name, and reads nothing then", () => {
+  it("refuses invalid prefixes, and then reads no variable", () => {
     for (const prefix of ["", "1A", "A-", "A B", "Ä", "A.", " A", "A\n", null, 5, [], ["A", ""], [5]]) {
       const { headers, problems } = resolved({ "X-T": "${{ env.SERVICE_WEBHOOK_A }}", "X-U": "u" }, prefix, env);
       assert.deepEqual(
@@ -126,7 +126,7 @@ describe("resolveHeaders", () => {
     }
   });
 
-  it("refuses values that no header can have", () => {
+  it("refuses invalid header values", () => {
     for (const value of [
       "a\nb",
       "a\rb",
@@ -152,7 +152,7 @@ describe("resolveHeaders", () => {
     );
   });
 
-  it("refuses names that are none, that are its own, and that come twice", () => {
+  it("refuses invalid, reserved and repeated names", () => {
     for (const name of [
       "",
       " ",
@@ -215,7 +215,7 @@ describe("resolveHeaders", () => {
     );
   });
 
-  it("never shows a value of the environment", () => {
+  it("never returns a value of the environment in a problem", () => {
     const loud = { SERVICE_WEBHOOK_A: "hunter2\n!", SERVICE_WEBHOOK_B: "whsec_hunter2", OTHER: "hunter2" };
     const headers = {
       "X-A": "${{ env.SERVICE_WEBHOOK_A }}x",
@@ -228,16 +228,16 @@ describe("resolveHeaders", () => {
   });
 });
 
-describe("signature", () => {
+describe("signPayload", () => {
   const id = "msg_0f0f0f0f-1111-4222-8333-444444444444";
   const body = '{"run_id":"0f0f0f0f-1111-4222-8333-444444444444","status":"success"}';
   const expected = "v1,RWSLsXx5av+KelFWsHY2tUCIDC3LN/6+H3S44blerYw=";
 
-  it("equals that of other implementations", async () => {
+  it("equals other implementations", async () => {
     assert.equal(await signPayload(secrets.slice(0, 1), id, 1_795_176_000, body), expected);
   });
 
-  it("signs with each secret, in order", async () => {
+  it("signs with each secret in order", async () => {
     const [first, second, ...otherSignatures] = (await signPayload(secrets, id, 1_795_176_000, body)).split(" ");
     assert.equal(first, expected);
     assert.match(`${second}`, /^v1,[A-Za-z0-9+/]{43}=$/);

@@ -30,7 +30,7 @@ function readSettings(webhooks: unknown, disable_webhooks?: unknown, variables: 
   return settings;
 }
 
-describe("checkWebhooks", () => {
+describe("validateWebhooks", () => {
   it("has defaults", () => {
     const settings = readSettings(undefined);
     assert.deepEqual(settings, readSettings({ url: {}, headers: {}, delivery: {} }, false));
@@ -56,7 +56,7 @@ describe("checkWebhooks", () => {
     assert.equal(DELIVERY_DEFAULTS.timeout_ms, 15_000);
   });
 
-  it("takes what is given", () => {
+  it("accepts all options", () => {
     const loopback = (): Response => new Response();
     const transport = { resolve: () => {}, send: () => {} };
     const delivery = { timeout_ms: 1, schedule_ms: [], concurrency: 1_000 };
@@ -73,7 +73,7 @@ describe("checkWebhooks", () => {
     assert.deepEqual(settings.policy.allowed_ports, [1, 65_535]);
   });
 
-  it("tells every problem at once, also when webhooks are disabled", () => {
+  it("reports every problem at once, also while webhooks are disabled", () => {
     const webhooks = {
       headers: { Host: "x", "X-T": "${{ env.SERVICE_WEBHOOK_C }}" },
       signing_secret: ["whsec_x", 5, "${{ env.SECRET }}"],
@@ -112,7 +112,7 @@ describe("checkWebhooks", () => {
     );
   });
 
-  it("refuses values of another kind", () => {
+  it("refuses values of other types", () => {
     for (const value of [null, [], "x", 5]) {
       assert.deepEqual(wrong(value), ["webhooks invalid_webhooks"]);
       assert.deepEqual(wrong({ headers: value }), ["webhooks.headers invalid_headers"]);
@@ -141,7 +141,7 @@ describe("checkWebhooks", () => {
     assert.deepEqual(wrong({ transport: { send, resolve: send, x: 1 } }), ["webhooks.transport.x unknown_option"]);
   });
 
-  it("keeps numbers within their bounds", () => {
+  it("enforces the bounds of numbers", () => {
     const delivery = (name: string, value: unknown): string[] => wrong({ delivery: { [name]: value } });
     for (const [name, most] of [
       ["timeout_ms", 600_000],
@@ -170,7 +170,7 @@ describe("checkWebhooks", () => {
     }
   });
 
-  it("takes hosts, wildcards and addresses as domains", () => {
+  it("accepts hosts, wildcards and addresses as domains", () => {
     const label = "a".repeat(63);
     const domains: Readonly<Record<string, string>> = {
       "Hooks.Example.COM.": "hooks.example.com",
@@ -268,7 +268,7 @@ describe("checkWebhooks", () => {
     }
   });
 
-  it("reads secrets, from templates too", () => {
+  it("reads secrets, also from templates", () => {
     const bytes = new TextEncoder().encode("0123456789abcdef0123456789abcdef");
     assert.deepEqual(readSettings({ signing_secret: secret }).secrets, [bytes]);
     assert.deepEqual(
@@ -312,7 +312,7 @@ describe("checkWebhooks", () => {
   });
 });
 
-describe("a start with headers that hold secrets", () => {
+describe("a start with secrets in webhook headers", () => {
   const authorization = { Authorization: "Bearer ${{ env.SERVICE_WEBHOOK_A }}", "X-Plain": "text" };
   const warnings = async (webhooks: WebhookOptions, disable_webhooks = false): Promise<readonly string[]> => {
     const agents = { async *agent() {} };
@@ -320,7 +320,7 @@ describe("a start with headers that hold secrets", () => {
     return it.log.filter(({ level }) => level === "warn").map(({ message }) => message);
   };
 
-  it("warns where any public host may be sent them, by name and without the secret", async () => {
+  it("warns if any public host may receive them, by name and without the secret", async () => {
     const [warning = "", ...otherWarnings] = await warnings({ headers: authorization });
     assert.deepEqual(otherWarnings, []);
     assert.match(
@@ -330,7 +330,7 @@ describe("a start with headers that hold secrets", () => {
     assert.doesNotMatch(warning, /X-Plain|Bearer|one/);
   });
 
-  it("does not where hosts are named, nothing is secret or nothing is sent", async () => {
+  it("does not warn if hosts are listed, nothing is secret or nothing is sent", async () => {
     assert.deepEqual(await warnings({ headers: authorization, url: { allowed_domains: ["hooks.example"] } }), []);
     assert.deepEqual(await warnings({ headers: { "X-Plain": "text" } }), []);
     assert.deepEqual(await warnings({ headers: authorization }, true), []);

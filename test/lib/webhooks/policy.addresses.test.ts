@@ -34,7 +34,7 @@ describe("public addresses", () => {
     "3fff::/20": ["3fff::", `3fff:fff:${end}`, `3ffe:ffff:${end}`, "3fff:1000::"],
   };
   for (const [name, [first, last, before, after]] of Object.entries({ ...v4, ...v6 })) {
-    it(`${name}: the ends are not, their neighbours are`, () => {
+    it(`${name} are excluded up to their ends, and their neighbours are public`, () => {
       for (const address of [first, last]) {
         assert.equal(isPublicAddress(`${address}`), false, `${address}`);
         assert.equal(findReason(`${address}`), "ip_not_public", `${address}`);
@@ -47,7 +47,7 @@ describe("public addresses", () => {
     });
   }
 
-  it("are not those at which clouds tell their machines who they are", () => {
+  it("exclude the metadata addresses of clouds", () => {
     const v4 = ["169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16"];
     for (const address of [...v4, "fd00:ec2::254", "fd20:ce::254", "fe80::a9fe:a9fe"]) {
       assert.equal(findReason(address), "ip_not_public", address);
@@ -57,7 +57,7 @@ describe("public addresses", () => {
     assert.deepEqual([findReason("168.63.129.15"), findReason("168.63.129.17")], ["ok", "ok"]);
   });
 
-  it("does not let embedded addresses through", () => {
+  it("exclude embedded private addresses", () => {
     const embedded = [
       "::127.0.0.1",
       "::ffff:8.8.8.8",
@@ -82,7 +82,7 @@ describe("public addresses", () => {
     }
   });
 
-  it("reads addresses exactly", () => {
+  it("are parsed exactly", () => {
     const bytes = [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
     for (const text of [
       "2001:db8::1.2.3.4",
@@ -139,7 +139,7 @@ describe("public addresses", () => {
 
 describe("checkAddresses", () => {
   const open = createUrlPolicy();
-  it("sends only where every answer is public, and only to these", () => {
+  it("sends only if every address is public, and only to these", () => {
     for (const addresses of [
       ["8.8.8.8"],
       ["8.8.8.8", "2a00::1"],
@@ -174,7 +174,7 @@ describe("checkAddresses", () => {
     }
   });
 
-  it("tries again without an answer", () => {
+  it("retries without an address", () => {
     assert.deepEqual(checkAddresses(open, []), { verdict: "retry", reason: "dns_failed" });
     assert.deepEqual(checkAddresses(createUrlPolicy({ allow_private_network: true }), []), {
       verdict: "retry",
@@ -182,13 +182,13 @@ describe("checkAddresses", () => {
     });
   });
 
-  it("sends inside the network when the policy says so", () => {
+  it("sends to private addresses if the policy allows it", () => {
     const addresses = ["10.0.0.1", "::1"];
     const policy = createUrlPolicy({ allow_private_network: true });
     assert.deepEqual(checkAddresses(policy, addresses), { verdict: "send", reason: "ok", connect_to: addresses });
   });
 
-  it("knows hosts that are addresses", () => {
+  it("accepts hosts that are addresses", () => {
     assert.equal(findLiteralAddress("8.8.8.8"), "8.8.8.8");
     assert.equal(findLiteralAddress("[2a00::1]"), "2a00::1");
     assert.equal(findLiteralAddress("8.8.8.8.example"), null);

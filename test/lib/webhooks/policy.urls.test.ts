@@ -73,7 +73,7 @@ function policyNamed(name: string): WebhookPolicy {
 }
 
 describe("cases of webhook URLs", () => {
-  it("knows every group", () => {
+  it("cover every group of the file", () => {
     requireKnownFields(cases, [
       "format",
       "about",

@@ -46,7 +46,7 @@ describe("webhook deliveries", () => {
     await assert.rejects(deliveries.get("r2"), { code: "not_found" });
   });
 
-  it("are tried eight times, each after its wait and up to a tenth more or less", async () => {
+  it("are tried eight times with growing pauses and up to 10 % jitter", async () => {
     const draws = [0, 0.25, 0.5, 0.75, 0.999, 0, 0.5];
     let drawn = 0;
     await using w = await world({ random: () => draws[drawn++] as number });
@@ -90,7 +90,7 @@ describe("webhook deliveries", () => {
     assert.match(JSON.stringify(w.log), /hooks\.example\.com\/in\?…/);
   });
 
-  it("wait as long as the receiver asks, within bounds", async () => {
+  it("wait for the Retry-After of the receiver within bounds", async () => {
     const cases: [status: number, retry_after: string | null, wait: number][] = [
       [429, "120", 120_000],
       [503, "120", 120_000],
@@ -124,7 +124,7 @@ describe("webhook deliveries", () => {
     assert.equal((await w.row("r1")).due_at - w.now(), 1_000);
   });
 
-  it("stop at once when the receiver is gone", async () => {
+  it("end at once on status 410", async () => {
     await using w = await world();
     await w.endRunWithWebhook("r1");
     w.open();
@@ -133,7 +133,7 @@ describe("webhook deliveries", () => {
     await until(async () => (await w.row("r1")).state === "failed");
   });
 
-  it("are given up after 15 seconds, whatever does not answer", async () => {
+  it("time out after 15 seconds", async () => {
     const never = new Promise<never>(() => {});
     await using w = await world({
       resolve: (host) => (host.startsWith("dns") ? never : Promise.resolve([PUBLIC])),
@@ -161,7 +161,7 @@ describe("webhook deliveries", () => {
     assert.equal((await w.row("r1")).state, "pending");
   });
 
-  it("of a host that hangs hold up those of no other", async () => {
+  it("to a host that hangs delay no other hosts", async () => {
     await using w = await world();
     for (let i = 0; i < 6; i++) await w.endRunWithWebhook(`hang${i}`, "https://hang.example.com/");
     for (let i = 0; i < 3; i++) await w.endRunWithWebhook(`kind${i}`, "https://kind.example.com/");
@@ -181,7 +181,7 @@ describe("webhook deliveries", () => {
     assert.ok(hosts().endsWith("late,hang,hang"));
   });
 
-  it("go out a limited number at a time", async () => {
+  it("have a concurrency limit", async () => {
     await using w = await world();
     for (let i = 0; i < 9; i++) await w.endRunWithWebhook(`r${i}`, `https://host${i}.example.com/`);
     const deliveries = w.open({ concurrency: 3 });
@@ -195,7 +195,7 @@ describe("webhook deliveries", () => {
     await until(() => deliveries.counters().delivered === 9);
   });
 
-  it("are sent again when the process that had them has died", async () => {
+  it("are sent again after their process has died", async () => {
     await using w = await world();
     await w.endRunWithWebhook("r1");
     const claim = { token: "dead", until: w.now() + 60_000, now: w.now(), limit: 20, per_host: 2 };
@@ -212,7 +212,7 @@ describe("webhook deliveries", () => {
     assert.equal(header(w.sentRequests[0] as Sent, "webhook-id"), "msg_r1");
   });
 
-  it("are claimed for a minute, and left to who takes them then", async () => {
+  it("are claimed for a minute, and then by other processes", async () => {
     await using w = await world();
     await w.endRunWithWebhook("r1");
     w.open({ timeout_ms: 200_000 });
@@ -225,7 +225,7 @@ describe("webhook deliveries", () => {
     assert.deepEqual(await w.storage.listAttempts(here, "r1"), []);
   });
 
-  it("are broken off and given back when the sender stops", async () => {
+  it("are aborted and released when the sender stops", async () => {
     await using w = await world();
     await w.endRunWithWebhook("r1");
     const first = w.open();
@@ -242,7 +242,7 @@ describe("webhook deliveries", () => {
     assert.equal((w.sentRequests[1] as Sent).request.body, (w.sentRequests[0] as Sent).request.body);
   });
 
-  it("that are broken off by stops again and again have all their attempts left", async () => {
+  it("keep all their attempts however often a stop aborts them", async () => {
     await using w = await world();
     await w.endRunWithWebhook("r1");
     for (let stops = 1; stops <= 4; stops++) {
@@ -262,7 +262,7 @@ describe("webhook deliveries", () => {
     assert.deepEqual([(await w.row("r1")).attempts, (await w.row("r1")).series_attempts], [6, 2]);
   });
 
-  it("are sent again when asked, under the same id", async () => {
+  it("can be sent again on request under the same id", async () => {
     await using w = await world();
     await w.endRunWithWebhook("r1");
     const deliveries = w.open({ schedule_ms: [] });
@@ -337,7 +337,7 @@ describe("webhook deliveries", () => {
     await w.requests(1);
   });
 
-  it("stay where they are while webhooks are disabled", async () => {
+  it("stay stored while webhooks are disabled", async () => {
     await using w = await world();
     await w.endRunWithWebhook("r1");
     const deliveries = w.open({ policy: createUrlPolicy({}, true) });

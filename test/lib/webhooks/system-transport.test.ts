@@ -126,8 +126,8 @@ function forms(port: number): string[] {
   ];
 }
 
-describe("a webhook to an address that is not public", () => {
-  it("is refused when the run is created, in every spelling", async () => {
+describe("a webhook to a private address", () => {
+  it("is refused at the creation of the run, in every spelling", async () => {
     await using target = await canary();
     const { transport, connections } = await outgoing(async () => ["127.0.0.1"]);
     const ports = [80, 443, target.port];
@@ -143,7 +143,7 @@ describe("a webhook to an address that is not public", () => {
     assert.deepEqual([connections, target.connections()], [[], 0]);
   });
 
-  it("is not sent either where a laxer policy let it be stored", async () => {
+  it("is not sent if an earlier, laxer policy accepted it", async () => {
     await using target = await canary();
     const { transport, connections } = await outgoing(async () => ["127.0.0.1", "::1"]);
     const storage = nodeSqlite(":memory:");
@@ -210,7 +210,7 @@ describe("a webhook to an address that is not public", () => {
     assert.deepEqual([connections, target.connections()], [[], 0]);
   });
 
-  it("is not sent by a name that leads elsewhere at the next look-up", async () => {
+  it("is not sent by a name that resolves to it at the next look-up", async () => {
     await using target = await canary();
     for (const later of [["127.0.0.1"], ["::1"], [PUBLIC, "127.0.0.1"], ["::ffff:127.0.0.1"]]) {
       let resolveCount = 0;
@@ -231,7 +231,7 @@ describe("a webhook to an address that is not public", () => {
     assert.equal(target.connections(), 0);
   });
 
-  it("is not found by the sender's own look-up: it connects to what was judged and to nothing else", async () => {
+  it("is not reached by a second look-up of the sender, which connects to the checked address only", async () => {
     await using target = await canary();
     const system = await createSystemTransport();
     assert.ok(system);
@@ -282,7 +282,7 @@ describe("a webhook to an address that is not public", () => {
     assert.deepEqual([receiver.connections(), connections.length, target.connections()], [count, count, 0]);
   });
 
-  it("is sent where the network is allowed: the canary counts", async () => {
+  it("is sent if the policy allows the network", async () => {
     await using target = await canary();
     const { transport } = await outgoing(async () => ["127.0.0.1"]);
     await using kit = await serviceWith({ allow_private_network: true, allowed_ports: [target.port] }, transport);

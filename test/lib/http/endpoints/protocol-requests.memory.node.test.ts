@@ -10,7 +10,7 @@ const MCP_HEADERS = { "content-type": "application/json", accept: "application/j
 const createBatch = (count: number): string =>
   JSON.stringify(Array.from({ length: count }, (_, id) => ({ jsonrpc: "2.0", id, method: "tools/list", params: {} })));
 
-it("a batch of MCP reads the tools once, and other requests are answered between its messages", async () => {
+it("an MCP batch reads the tools once, and other requests are served between its messages", async () => {
   const { storage, calls } = faulty();
   await using test = await testService({ storage, agents: { echo: () => "" } });
   for (let n = 0; n < 120; n++) {
@@ -37,7 +37,7 @@ it("a batch of MCP reads the tools once, and other requests are answered between
   assert.equal(order.at(-1), "batch");
 });
 
-it("a batch of MCP has a limit", async () => {
+it("an MCP batch has a limit", async () => {
   await using test = await testService({ agents: { echo: () => "" }, http: { mcp: { max_batch: 3 } } });
   const post = (body: string): Promise<Response> =>
     test.fetch("http://greenroom/mcp", { method: "POST", headers: MCP_HEADERS, body });
@@ -47,7 +47,7 @@ it("a batch of MCP has a limit", async () => {
   assert.match(await refused.text(), /1 to 3 messages/);
 });
 
-it("ListTasks reads a bounded part of a long conversation for each page, and every task once", async () => {
+it("ListTasks reads a bounded part of a long conversation for each page, and returns every task once", async () => {
   const { storage, faults } = faulty();
   let read = 0;
   faults.getCheckpoint = async (call) => {

@@ -21,7 +21,7 @@ const BODIES: Readonly<Record<string, object>> = {
 };
 
 for (const [path, body] of Object.entries(BODIES)) {
-  it(`is one text for all readers of ${path}, beside what each has of the message`, async () => {
+  it(`the large answer of ${path} is one text for all readers`, async () => {
     await using kit = await testService({ agents: { large: () => "m".repeat(SIZE) } });
     const readers: ReadableStreamDefaultReader<Uint8Array>[] = [];
     const open = async (): Promise<void> => {

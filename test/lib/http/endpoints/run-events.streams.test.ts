@@ -140,7 +140,7 @@ const statuses = async ({ kit: { service } }: World): Promise<string[]> =>
 
 for (const [name, make] of Object.entries(PROTOCOLS)) {
   describe(`a stream of ${name}`, () => {
-    it("whose reader takes nothing does not stop its run, and is whole for a reader that goes on", async () => {
+    it("does not stop its run if the reader stalls, and is complete for a reader that continues", async () => {
       const here = await world();
       await using _ = here.kit;
       const slow = await open(here, make());
@@ -163,7 +163,7 @@ for (const [name, make] of Object.entries(PROTOCOLS)) {
       assertWhole(await slow.readRemaining());
     });
 
-    it("whose reader takes nothing for 30 s is broken off", async () => {
+    it("is aborted after its reader has stalled for 30 s", async () => {
       const here = await world();
       await using _ = here.kit;
       const client = await open(here, make());
@@ -178,7 +178,7 @@ for (const [name, make] of Object.entries(PROTOCOLS)) {
       await here.advanceUntil(async () => (await statuses(here))[0] === (LEFT[name] ?? "success"));
     });
 
-    it("tells no end of its run when the service stops, and no other one begins", async () => {
+    it("has no end of its run when the service stops, and starts no other run", async () => {
       const here = await world();
       await using _ = here.kit;
       const client = await open(here, make());

@@ -31,8 +31,8 @@ const chunk = (chunkFields: object): Fed => [
 const piece = (args: string, chunkFields: object = {}): Fed =>
   chunk({ tool_call_chunks: [{ index: 0, args, type: "tool_call_chunk", ...chunkFields }] });
 
-describe("run events", () => {
-  it("of a large frame are read from its text once for all readers", () => {
+describe("RunEventMapper", () => {
+  it("parses a large frame once for all readers", () => {
     const frame = { event: "values", data: JSON.stringify({ report: { text: "x".repeat(100_000) } }) };
     const [first, again] = [frame, frame].map((input) => new RunEventMapper().map(input)[0]);
     assert.ok(first?.type === "values" && again?.type === "values");
@@ -40,7 +40,7 @@ describe("run events", () => {
     assert.equal(firstReport, second);
   });
 
-  it("open, grow and close the parts of a streamed message", () => {
+  it("opens, extends and closes the parts of a streamed message", () => {
     const events = mapped(
       ["metadata", { run_id: "r1", attempt: 1 }],
       chunk({ content: [{ type: "reasoning", reasoning: "Hm", index: 0 }] }),
@@ -73,7 +73,7 @@ describe("run events", () => {
     ]);
   });
 
-  it("give the arguments of a call without a gap, however long they are", () => {
+  it("streams the arguments of a call without a gap, however long they are", () => {
     const args = JSON.stringify({ text: "x".repeat(10_000) });
     const parts = args.match(/.{1,7}/g) ?? [];
     const events = mapped(...parts.map((part, index) => piece(part, index === 0 ? { id: "c1", name: "write" } : {})), [
@@ -86,7 +86,7 @@ describe("run events", () => {
     assert.deepEqual(closed && "args" in closed && closed.args, JSON.parse(args));
   });
 
-  it("leave nothing open where the run fails, and where it starts again", () => {
+  it("closes all parts when the run fails or starts again", () => {
     const attempt = (number: number): Fed[] => [
       ["metadata", { run_id: "r1", attempt: number }],
       chunk({ content: "Half" }),
@@ -107,7 +107,7 @@ describe("run events", () => {
     assert.deepEqual(cut, ["The arguments are not a JSON object", "The call was cut off"]);
   });
 
-  it("name each interrupt once, and no state for a frame that only shows it", () => {
+  it("names each interrupt once, and emits no state for a frame that only contains it", () => {
     const interruptValues = { __interrupt__: [{ id: "i1", value: "Sure?" }] };
     const events = mapped(
       ["updates|inner:t1", interruptValues],
@@ -121,7 +121,7 @@ describe("run events", () => {
     ]);
   });
 
-  it("are the same live, and from what is stored", async () => {
+  it("maps live and stored frames to the same events", async () => {
     await using test = await testService({
       agents: {
         async *talks({ emit }) {
@@ -166,7 +166,7 @@ describe("approvals", () => {
   };
   const py = { action_requests: actions, review_configs: [{ action_name: "refund", allowed_decisions: ["reject"] }] };
 
-  it("are read, and answered, in both spellings", () => {
+  it("are parsed, and answered, in both spellings", () => {
     assert.deepEqual(
       parseApproval(js)?.actions.map(({ allowed }) => allowed),
       [["approve", "edit"]],
@@ -188,7 +188,7 @@ describe("approvals", () => {
     }
   });
 
-  it("are no other values", () => {
+  it("are recognized from no other values", () => {
     const values: Json[] = ["refund?", null, 3, [], {}, { actionRequests: [] }, { actionRequests: [{}] }];
     for (const value of values) {
       assert.equal(parseApproval(value), null);
@@ -198,8 +198,8 @@ describe("approvals", () => {
   });
 });
 
-describe("calls", () => {
-  it("are followed by the runs that answer their questions, whoever sent them", async () => {
+describe("protocol requests", () => {
+  it("include the runs that resume them, whoever created these", async () => {
     await using test = await testService({
       agents: {
         asks({ interrupt, command }) {

@@ -105,7 +105,7 @@ const REFUSED: readonly (readonly [string, string, unknown, string])[] = [
   ["POST", "/runs/crons/count", { metadata: "x" }, "metadata"],
 ];
 
-describe("the routes of crons", () => {
+describe("the cron routes", () => {
   for (const [method, path, body, call] of CALLS) {
     it(`${method} ${path} ${JSON.stringify(body)}`, async () => {
       const { send, calls } = fake({ answers: { "crons.search": () => ({ items: [], total: 0, next: null }) } });
@@ -125,7 +125,7 @@ describe("the routes of crons", () => {
     });
   }
 
-  it("tell who asks, and not with which key", async () => {
+  it("pass the caller and not the key", async () => {
     const user = { identity: "ann", permissions: [], display_name: "ann", is_authenticated: true };
     const { send, calls } = fake({ principal: { ...anonymousPrincipal, user_id: "u", api_key: "lsv2…abcd", user } });
     await send("POST", "/runs/crons", cronRequest, { "x-own": "header" });
@@ -133,7 +133,7 @@ describe("the routes of crons", () => {
     assert.deepEqual(createCalls, [["crons.create", null, cronRequest, { user_id: "u", user }]]);
   });
 
-  it("show a page of a search, and of each cron only what is asked for", async () => {
+  it("return a page of a search with the selected members", async () => {
     const cron = { cron_id: RUN, schedule: "* * * * *", payload: {} };
     const { send } = fake({ answers: { "crons.search": () => ({ items: [cron], total: 7, next: 3 }) } });
     const response = await send("POST", "/runs/crons/search", { select: ["cron_id", "payload"] });
@@ -156,7 +156,7 @@ describe("crons over HTTP", () => {
   };
   const echo = { assistant_id: "echo", schedule: "0 * * * *" };
 
-  it("live from their creation to their deletion", async () => {
+  it("are created, updated and deleted", async () => {
     await using at = await open();
     const [status, createdCron] = await at.send("POST", "/runs/crons", { ...echo, input: { a: 1 } });
     assert.equal(status, 200);
@@ -183,7 +183,7 @@ describe("crons over HTTP", () => {
     }
   });
 
-  it("are refused where they cannot be", async () => {
+  it("are refused with the invalid field", async () => {
     await using at = await open();
     const [, thread] = await at.send("POST", "/threads", {});
     const threadCrons = `/threads/${(thread as JsonObject).thread_id}/runs/crons`;
@@ -211,7 +211,7 @@ describe("crons over HTTP", () => {
     assert.equal((await at.send("GET", `/threads/${THREAD}`))[0], 200);
   });
 
-  it("are told of by /info and /metrics", async () => {
+  it("are reported by /info and /metrics", async () => {
     await using at = await open();
     const [, info] = await at.send("GET", "/info");
     assert.equal(((info as JsonObject).flags as JsonObject).crons, true);

@@ -31,8 +31,8 @@ async function startWaiter() {
   return { kit, thread_id, run_id, address: url, post };
 }
 
-describe("an event with a number beyond the range of a double", () => {
-  it("is refused by the thread and by its address, and the wait goes on", async () => {
+describe("an external event with a number beyond the range of a double", () => {
+  it("is refused by thread and by address, and the wait continues", async () => {
     const { kit, thread_id, run_id, address, post } = await startWaiter();
     await using _ = kit;
     const { runs } = kit.service;
@@ -49,7 +49,7 @@ describe("an event with a number beyond the range of a double", () => {
     assert.deepEqual(await result, { event: { amount: 1e308 } });
   });
 
-  it("is refused in the host's process as well", async () => {
+  it("is refused in process", async () => {
     const { kit, thread_id } = await startWaiter();
     await using _ = kit;
     const sending = kit.service.threads.send(thread_id, "paid", { amount: Number.POSITIVE_INFINITY });

@@ -111,8 +111,8 @@ async function stored(kit: FeedbackKit): Promise<FeedbackRecord[]> {
   return (await response.json()) as FeedbackRecord[];
 }
 
-describe("the case file", () => {
-  it("is of the form that is read here", () => {
+describe("the case file of feedback", () => {
+  it("has the format of this test", () => {
     onlyKnown("file", file);
     assert.equal(file.format, 1);
     assert.equal(Date.parse(file.now), NOW);
@@ -120,7 +120,7 @@ describe("the case file", () => {
   });
 });
 
-describe("requests", () => {
+describe("feedback cases: requests", () => {
   for (const testCase of file.cases) {
     it(`${testCase.id}: ${testCase.note}`, async () => {
       onlyKnown("case", testCase);
@@ -161,7 +161,7 @@ describe("requests", () => {
   }
 });
 
-describe("sequences", () => {
+describe("feedback cases: sequences", () => {
   for (const sequence of file.sequences) {
     it(`${sequence.id}: ${sequence.note}`, async () => {
       onlyKnown("sequence", sequence);
@@ -208,7 +208,7 @@ describe("sequences", () => {
   }
 });
 
-describe("lists", () => {
+describe("feedback cases: lists", () => {
   for (const testCase of file.list_cases) {
     it(`${testCase.id}: ${testCase.note}`, async () => {
       onlyKnown("list", testCase);
@@ -239,8 +239,8 @@ describe("lists", () => {
   }
 });
 
-describe("a stored record", () => {
-  it("is as the example shows", async () => {
+describe("a stored feedback record", () => {
+  it("matches the example", async () => {
     await using kit = await feedbackKit();
     const body = { score: 1, comment: "hi", metadata: { a: 1 }, key: "ignored", extra: { ignored: true } };
     assert.equal((await kit.send("POST", "/api/v1/feedback/tokens/{plain}", { body })).status, 200);

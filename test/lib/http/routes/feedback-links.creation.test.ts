@@ -17,12 +17,12 @@ import {
 
 const TOKENS = "/api/v1/feedback/tokens";
 
-describe("a token creation", () => {
+describe("POST /api/v1/feedback/tokens", () => {
   const create = (kit: FeedbackKit, body: unknown, by?: Sent["by"]): Promise<Answer> =>
     ask(kit, "POST", TOKENS, { body, ...(by && { by }) });
   const tokenRequest = { run_id: RUN, feedback_key: "k" };
 
-  it("takes what the table says, and names the place of everything else", async () => {
+  it("accepts the valid bodies of the table, and names the invalid member of the others", async () => {
     await using kit = await feedbackKit();
     const hours = (n: number): string => new Date(NOW + n * 3_600_000).toISOString().replace(".000Z", "Z");
     const config = (of: object): object => ({ ...tokenRequest, feedback_config: of });
@@ -106,7 +106,7 @@ describe("a token creation", () => {
     }
   });
 
-  it("answers one for one and a list for a list, in its order, and lists the same", async () => {
+  it("returns one token for one request and a list for a list in its order, and lists the same tokens", async () => {
     await using kit = await feedbackKit();
     const keys = ["c", "a", "b", "a"];
     const { json } = await create(
@@ -141,7 +141,7 @@ describe("a token creation", () => {
     }
   });
 
-  it("makes nothing for a run that is unknown or hidden", async () => {
+  it("creates nothing for an unknown or excluded run", async () => {
     await using kit = await feedbackKit();
     for (const run_id of [UNKNOWN, FOREIGN_RUN]) {
       for (const body of [{ ...tokenRequest, run_id }, [tokenRequest, { ...tokenRequest, run_id }]]) {
@@ -154,7 +154,7 @@ describe("a token creation", () => {
     assert.deepEqual((await ask(kit, "GET", `${TOKENS}?run_id=${FOREIGN_RUN}`)).json, []);
   });
 
-  it("needs public_base_url", async () => {
+  it("requires public_base_url", async () => {
     await using kit = await feedbackKit({ base_url: () => undefined });
     const { status, json } = await create(kit, tokenRequest);
     assert.deepEqual([status, json], [422, { detail: "public_base_url is not set", code: "public_base_url_missing" }]);
@@ -174,7 +174,7 @@ describe("a token creation", () => {
   });
 });
 
-describe("the two routes of a feedback link", () => {
+describe("the routes of a feedback link", () => {
   it("accept the id of a token, and answer 404 to every other path below the list", async () => {
     await using kit = await feedbackKit();
     const table: readonly (readonly [path: string, status: number])[] = [

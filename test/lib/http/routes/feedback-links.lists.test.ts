@@ -21,7 +21,7 @@ async function submitEverywhere(kit: FeedbackKit, text: string): Promise<readonl
 }
 
 describe("the list of feedback links", () => {
-  it("has no usable address for a key that may only read feedback", async () => {
+  it("contains no usable URL for a key that may only read feedback", async () => {
     await using kit = await feedbackKit();
     const ofRun = await ask(kit, "GET", `${TOKENS}?run_id={run}`, { by: viewer });
     const ofAll = await ask(kit, "GET", LINKS, { by: viewer });
@@ -39,7 +39,7 @@ describe("the list of feedback links", () => {
     assert.equal(((await ask(kit, "GET", "/api/v1/feedback")).json as unknown[]).length, 0);
   });
 
-  it("has addresses that accept feedback for a key that may submit it", async () => {
+  it("contains URLs that accept feedback for a key that may submit it", async () => {
     await using kit = await feedbackKit();
     const { json } = await ask(kit, "GET", `${TOKENS}?run_id={run}`, { by: editor });
     const tokens = json as readonly FeedbackToken[];
@@ -51,7 +51,7 @@ describe("the list of feedback links", () => {
     assert.equal((await ask(kit, "POST", `${TOKENS}/${live?.id}`, { body: { score: 1 } })).status, 200);
   });
 
-  it("comes in pages whose cursors give no address away", async () => {
+  it("has pages whose cursors reveal no URL", async () => {
     await using kit = await feedbackKit();
     const whole = (await ask(kit, "GET", LINKS, { by: viewer })).json as { readonly items: readonly FeedbackLink[] };
     const pages: FeedbackLink[] = [];

@@ -36,11 +36,11 @@ async function submitted(kit: FeedbackKit, method: string, path: string, request
   return JSON.stringify([score, value, comment, correction]);
 }
 
-describe("a submission in a body", () => {
+describe("feedback in a body", () => {
   const post = (kit: FeedbackKit, token: string, body: unknown): Promise<string> =>
     submitted(kit, "POST", `${TOKENS}/{${token}}`, { body });
 
-  it("is stored as it was sent, or refused at its place", async () => {
+  it("is stored as sent, or refused with its location", async () => {
     await using kit = await feedbackKit();
     const table: readonly (readonly [body: unknown, expected: string])[] = [
       [{ score: 1, value: 0, comment: "c", correction: {}, metadata: {} }, '[1,0,"c",{}]'],
@@ -112,7 +112,7 @@ describe("a submission in a body", () => {
     }
   });
 
-  it("keeps keys such as __proto__, and metadata as that of its source", async () => {
+  it("keeps members such as __proto__, and metadata as that of its source", async () => {
     await using kit = await feedbackKit();
     const raw = '{"value":{"__proto__":1},"metadata":{"__proto__":{"a":1}}}';
     assert.equal((await ask(kit, "POST", PLAIN, { raw })).status, 200);
@@ -123,7 +123,7 @@ describe("a submission in a body", () => {
     );
   });
 
-  it("follows the token's config", async () => {
+  it("is checked by the token's configuration", async () => {
     await using kit = await feedbackKit();
     const table: readonly (readonly [token: string, body: unknown, expected: string])[] = [
       ["cont", { score: 0 }, "[0,null,null,null]"],
@@ -155,8 +155,8 @@ describe("a submission in a body", () => {
   });
 });
 
-describe("a submission in a query", () => {
-  it("is read from text", async () => {
+describe("feedback in a query", () => {
+  it("is parsed from text", async () => {
     await using kit = await feedbackKit();
     const table: readonly (readonly [query: string, expected: string])[] = [
       ["score=1&comment=very+good", '[1,null,"very good",null]'],
@@ -204,7 +204,7 @@ describe("a submission in a query", () => {
     }
   });
 
-  it("is answered with a page where one is preferred", async () => {
+  it("is answered with a page if the client prefers HTML", async () => {
     await using kit = await feedbackKit();
     const accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
     const page = await ask(kit, "GET", `${PLAIN}?score=1&comment=<script>`, { headers: { accept } });
@@ -236,7 +236,7 @@ describe("a submission in a query", () => {
     assert.equal(prefersHtml(null), false);
   });
 
-  it("is not recorded for who only looks ahead", async () => {
+  it("is not recorded for prefetches", async () => {
     await using kit = await feedbackKit();
     const ahead: readonly Readonly<Record<string, string>>[] = [
       { "Sec-Purpose": "prefetch;prerender" },
@@ -265,7 +265,7 @@ describe("a submission in a query", () => {
 });
 
 describe("the token route", () => {
-  it("checks in the promised order, and every page may read each answer", async () => {
+  it("checks in the documented order, and every page may read each response", async () => {
     await using kit = await feedbackKit();
     const large = { raw: "x".repeat(256 * 1024 + 1) };
     const expired = `${TOKENS}/{expired}`;
@@ -299,7 +299,7 @@ describe("the token route", () => {
     assert.equal((await ask(kit, "GET", PLAIN)).status, 410);
   });
 
-  it("takes the body as a stream, up to its limit", async () => {
+  it("reads the body as a stream up to its limit", async () => {
     await using kit = await feedbackKit();
     const post = async (token: string, body: ReadableStream): Promise<number> => {
       const init = { method: "POST", body, duplex: "half" };
@@ -327,13 +327,13 @@ describe("the token route", () => {
     assert.equal((await records(kit)).length, 1);
   });
 
-  it("takes an id in capitals", async () => {
+  it("accepts an id in capitals", async () => {
     await using kit = await feedbackKit();
     const id = kit.token("plain").split("/").at(-1) as string;
     assert.equal((await ask(kit, "POST", `${TOKENS}/${id.toUpperCase()}`, { body: { score: 1 } })).status, 200);
   });
 
-  it("tells nothing about ids that are no tokens", async () => {
+  it("reveals nothing about ids that are no tokens", async () => {
     await using kit = await feedbackKit();
     const id = kit.token("plain").split("/").at(-1) as string;
     const response = await errorResponse(new Error("an answer to compare with"));
@@ -376,7 +376,7 @@ describe("the token route", () => {
     assert.deepEqual(await records(kit), []);
   });
 
-  it("takes a repeated submission as the same one", async () => {
+  it("accepts a repeated request as the same record", async () => {
     await using kit = await feedbackKit();
     const send = (key: string, body: unknown, token = "plain"): Promise<Answer> =>
       ask(kit, "POST", `${TOKENS}/{${token}}`, { body, headers: { "Idempotency-Key": key } });
@@ -410,7 +410,7 @@ describe("the token route", () => {
     );
   });
 
-  it("answers a failing store without its words, and logs them", async () => {
+  it("hides the error of a failed store, and logs it", async () => {
     await using kit = await feedbackKit();
     kit.storage.getFeedbackToken = () => Promise.reject(new Error("a secret of the store"));
     const { status, json, headers } = await ask(kit, "POST", PLAIN, { body: { score: 1 } });
@@ -420,8 +420,8 @@ describe("the token route", () => {
   });
 });
 
-describe("a query", () => {
-  it("gives each parameter once that is no list, and names what it knows", async () => {
+describe("the query of feedback routes", () => {
+  it("refuses repeated single-valued parameters and unknown values", async () => {
     await using kit = await feedbackKit();
     const table: readonly (readonly [path: string, expected: string])[] = [
       ["/api/v1/feedback?limit=5&limit=6", "422 query.limit"],

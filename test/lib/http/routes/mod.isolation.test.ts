@@ -230,7 +230,7 @@ interface Answer {
   readonly normalized: string;
 }
 
-describe("another tenant's things", () => {
+describe("ids of another tenant", () => {
   let world: World;
   let foreign: string;
   let count = 0;
@@ -377,14 +377,14 @@ describe("another tenant's things", () => {
     return answers.map(({ text }) => text);
   }
 
-  it("are walked on every route", () => {
+  it("are tested on every route", () => {
     const served = routes();
     assert.ok(served.length > 70, `only ${served.length} routes were found`);
     assert.deepEqual([...served].sort(), Object.keys(ROWS).sort());
   });
 
   for (const [route, row] of Object.entries(ROWS)) {
-    it(`are as nobody's: ${route}`, async () => {
+    it(`get the response of unknown ids: ${route}`, async () => {
       const [annIds, bobIds] = [await createResources("ann"), await createResources("bob")];
       const before = await seenByAnn(annIds);
       const names = namedBy(route, row, bobIds);
@@ -447,7 +447,7 @@ describe("another tenant's things", () => {
   const callerBob = () =>
     world.it.service.caller(new Request("http://greenroom/", { headers: { authorization: "Bearer bob" } }));
 
-  it("are walked in every call of service.as and of requests", () => {
+  it("are tested in every call of service.as and of requests", () => {
     const calls = Object.entries(nounsOfBob()).flatMap(([noun, verbs]) =>
       Object.keys(verbs).map((verb) => `${noun}.${verb}`),
     );
@@ -474,7 +474,7 @@ describe("another tenant's things", () => {
       return { normalized, error };
     }
 
-    it(`are as nobody's in process: ${name}`, async () => {
+    it(`get the result of unknown ids in process: ${name}`, async () => {
       const [annIds, bobIds] = [await createResources("ann"), await createResources("bob")];
       const before = await seenByAnn(annIds);
       // What the call names: asked with things that are nobody's, it changes nothing.

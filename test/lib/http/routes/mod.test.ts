@@ -167,7 +167,7 @@ const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[]
   ["GET", `/runs/${RUN}/stream`, undefined, ["runs.joinStream", null, RUN, { after: undefined, modes: undefined }]],
 ];
 
-describe("routes", () => {
+describe("routes of assistants, threads and runs", () => {
   for (const [method, path, body, call] of CALLS) {
     it(`${method} ${path} ${JSON.stringify(body) ?? ""}`, async () => {
       const { send, calls, result } = fake();
@@ -179,7 +179,7 @@ describe("routes", () => {
     });
   }
 
-  it("take every field of a run", async () => {
+  it("accept every field of a run", async () => {
     const request = {
       assistant_id: "g",
       input: { messages: [{ role: "user", content: "hi" }] },
@@ -210,13 +210,13 @@ describe("routes", () => {
     assert.deepEqual(calls, [["runs.create", null, request, ORIGIN]]);
   });
 
-  it("ignore values of on_completion they do not know", async () => {
+  it("ignore unknown values of on_completion", async () => {
     const { send, calls } = fake();
     await send("POST", "/runs", { assistant_id: "g", on_completion: "complete" });
     assert.equal((calls[0]![2] as { on_completion?: string }).on_completion, undefined);
   });
 
-  it("hand user data on exactly as it was sent", async () => {
+  it("pass user data on unchanged", async () => {
     const text =
       '{"__proto__":{"polluted":true},"constructor":{"prototype":1},"nul":"a\\u0000b","lone":"\\ud800","lc":{"lc":1,"type":"constructor"},"none":null}';
     const { send, calls } = fake();
@@ -247,7 +247,7 @@ describe("routes", () => {
     });
   }
 
-  it("read a list of one bare value, and an empty one as absent", async () => {
+  it("read one bare value as a list, and an empty one as absent", async () => {
     const { send, calls } = fake();
     await (await send("GET", `${R}/stream?stream_mode=values`)).body?.cancel();
     await (await send("GET", `${R}/stream?stream_mode=`)).body?.cancel();
@@ -297,7 +297,7 @@ describe("routes", () => {
     });
   }
 
-  it("take an Idempotency-Key for the route and the bytes of the body", async () => {
+  it("accept an Idempotency-Key, which applies to the route and the body", async () => {
     const { send, calls, result } = fake();
     result.resolve({});
     const key = `${"!".repeat(254)}~`;
@@ -317,7 +317,7 @@ describe("routes", () => {
     }
   });
 
-  it("take feedback_keys as a text or a list", async () => {
+  it("accept feedback_keys as a text or a list", async () => {
     for (const feedback_keys of ["k", ["k", "__proto__", "k"], []]) {
       const { send, calls } = fake();
       assert.equal((await send("POST", "/runs", { assistant_id: "g", feedback_keys })).status, 200);
@@ -325,15 +325,15 @@ describe("routes", () => {
     }
   });
 
-  it("say how many relative webhooks led to a run, and who started it", async () => {
+  it("pass on the depth of relative webhooks and the caller", async () => {
     const user_id = "44444444-4444-4444-8444-444444444444";
     const principal = { user_id, api_key: "gr_pt_...abcd", threads: {}, user: null };
     const { send, calls } = fake({ principal });
     await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": "3" });
     const configurable = {};
     assert.deepEqual(calls[0]?.[3], { configurable, user_id, api_key: "gr_pt_...abcd", webhook_depth: 3 });
-    for (const limit of ["-1", "1.5", "x", "", "10000"]) {
-      assert.equal((await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": limit })).status, 422);
+    for (const depth of ["-1", "1.5", "x", "", "10000"]) {
+      assert.equal((await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": depth })).status, 422);
     }
     assert.equal(calls.length, 1);
   });

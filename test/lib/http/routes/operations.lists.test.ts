@@ -56,7 +56,7 @@ function onDisk(): Faulty & { full: boolean } {
 }
 
 describe("/ready", () => {
-  it("is red while the store takes no writes, and asks it once a second at the most", async () => {
+  it("answers 503 while the store refuses writes, and checks once a second at most", async () => {
     const clock = testClock();
     const { storage, faults, calls } = faulty();
     await using kit = await testService({ storage, agents: { quick }, environment: clock });
@@ -78,7 +78,7 @@ describe("/ready", () => {
     assert.deepEqual(await answer(kit, "/ready"), [200, { ok: true }]);
   });
 
-  it("is red when a write is not answered for 5 s", async () => {
+  it("answers 503 when a write has no result for 5 s", async () => {
     const clock = testClock();
     const { storage, faults, calls } = faulty();
     await using kit = await testService({ storage, agents: { quick }, environment: clock });
@@ -95,7 +95,7 @@ describe("/ready", () => {
     assert.equal(calls.probe, 1);
   });
 
-  it("is red, and /ok too, when the worker hangs", async () => {
+  it("answers 503, and /ok too, when the worker hangs", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     await using kit = await testService({ storage, agents: { quick }, environment: clock });
@@ -113,7 +113,7 @@ describe("/ready", () => {
 });
 
 describe("/metrics", () => {
-  it("counts what runs do", async () => {
+  it("counts runs by what happened to them", async () => {
     const { gated, open, started: startedRun } = gate();
     const broken = async (): Promise<never> => {
       throw new Error("no");
@@ -140,7 +140,7 @@ describe("/metrics", () => {
     open();
   });
 
-  it("tells that another process executes", async () => {
+  it("reports that another process executes the runs", async () => {
     const { storage, faults } = faulty();
     faults.becomeWorker = async () => false;
     await using kit = await testService({ storage, agents: { quick } });
@@ -184,8 +184,8 @@ const OTHERS = [
 ];
 const OF_AGENTS = /^\/(?:mcp|ai|ag-ui|a2a)(?:\/|$)/;
 
-describe("a service that stops", () => {
-  it("is asked for a run on every route that creates one", async () => {
+describe("a service that is shutting down", () => {
+  it("refuses a run on every route that creates one", async () => {
     const routes = (await loadAllRoutes()).filter(
       ({ method, path, access }) => method === "post" && (access === "run" || OF_AGENTS.test(path)),
     );
@@ -196,7 +196,7 @@ describe("a service that stops", () => {
     );
   });
 
-  it("refuses new runs at once, serves everything else until the last run has ended, and then nothing", async () => {
+  it("refuses new runs at once, serves all other requests until the last run has ended, and then nothing", async () => {
     const { gated, open, started } = gate();
     await using kit = await testService({ agents: { gated, quick } });
     const { thread_id } = await kit.service.threads.create();
@@ -220,7 +220,7 @@ describe("a service that stops", () => {
     assert.equal((await send(kit, "/threads", {})).status, 503);
   });
 
-  it("breaks streams off that have not ended, and stores what was asked for before", async () => {
+  it("aborts open streams, and completes writes that were requested before", async () => {
     const { gated, started } = gate();
     const { storage, faults, share } = faulty();
     const otherStore = share();
@@ -267,7 +267,7 @@ describe("a service that stops", () => {
 });
 
 describe("a full disk", () => {
-  it("is answered with 507, and is over by itself", async () => {
+  it("is answered with 507, and the service recovers by itself", async () => {
     const store = onDisk();
     const { gated, open, started } = gate();
     await using kit = await testService({ storage: store.storage, agents: { gated, quick } });
@@ -297,8 +297,8 @@ describe("a full disk", () => {
   });
 });
 
-describe("what is no longer kept", () => {
-  it("goes, by the ages that the options name, until nothing is left", async () => {
+describe("retention", () => {
+  it("deletes rows by the configured ages until none is left", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const queries: unknown[] = [];
@@ -326,7 +326,7 @@ describe("what is no longer kept", () => {
   });
 });
 
-describe("options", () => {
+describe("options of worker, limits and retention", () => {
   const findMessages = async (options: object): Promise<readonly string[]> => {
     const { storage } = faulty();
     const executor = fromFunctions({ quick });
@@ -337,7 +337,7 @@ describe("options", () => {
     return error instanceof ConfigError ? error.problems : [];
   };
 
-  it("take what they must, and nothing else", async () => {
+  it("are validated", async () => {
     assert.deepEqual(
       await findMessages({
         deployment: { name: "a.b-c_1" },
@@ -376,7 +376,7 @@ describe("options", () => {
     ]);
   });
 
-  it("limit how many runs may wait, answered with 409", async () => {
+  it("limit the number of pending runs, and more are refused with 409", async () => {
     const { gated, open, started } = gate();
     await using kit = await testService({ agents: { gated, quick }, limits: { pending_per_thread: 2, pending: 3 } });
     const [first, second] = [await kit.service.threads.create(), await kit.service.threads.create()];

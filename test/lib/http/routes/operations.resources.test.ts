@@ -5,7 +5,7 @@ import { until } from "../../../support/until.ts";
 import { type Answer, finding, kit, ran, readRunIds } from "./operations.harness.ts";
 
 describe("GET /greenroom/threads", () => {
-  it("has titles and finds text in them", async () => {
+  it("returns titles, and finds text in threads", async () => {
     await using it = await kit();
     const say = (content: unknown) => ({ messages: [{ role: "user", content }] });
     const [t1] = await ran(it, say("Refund for order 1182"));
@@ -43,7 +43,7 @@ describe("GET /greenroom/threads", () => {
 });
 
 describe("GET /greenroom/inbox", () => {
-  it("lists open interrupts with their nodes, the oldest first, until they are answered", async () => {
+  it("lists pending interrupts with their nodes, oldest first", async () => {
     await using it = await kit();
     const [t1] = await ran(it, { ask: true, messages: ["one"] });
     const [t2] = await ran(it, { ask: true }, {}, { title: "Two" });
@@ -73,8 +73,8 @@ describe("GET /greenroom/inbox", () => {
   });
 });
 
-describe("crons under /greenroom", () => {
-  it("have next times and firings, and are run now without moving", async () => {
+describe("the cron routes below /greenroom", () => {
+  it("return next fire times and firings, and run a cron now without a change of its schedule", async () => {
     await using it = await kit();
     const cron = { assistant_id: "agent", schedule: "0 9 * * *", timezone: "Europe/Rome", enabled: false, input: {} };
     const { cron_id } = await it.ask("POST", "/runs/crons", cron);
@@ -100,7 +100,7 @@ describe("crons under /greenroom", () => {
     await it.ask("POST", `/greenroom/crons/${unknown}/run`, undefined, 404);
   });
 
-  it("show ticks that fired and were skipped", async () => {
+  it("return fired and skipped fire times", async () => {
     await using it = await kit();
     const { thread_id } = await it.ask("POST", "/threads", {});
     const cron = { assistant_id: "agent", schedule: "0 0 1 1 *", input: {} };
@@ -120,7 +120,7 @@ describe("crons under /greenroom", () => {
     ]);
   });
 
-  it("are previewed before they are stored", async () => {
+  it("preview fire times before a cron is created", async () => {
     await using it = await kit();
     const { next } = await it.ask("GET", "/greenroom/crons/preview?schedule=0 9 * * *&timezone=Europe/Rome&limit=2");
     assert.equal(next.length, 2);
@@ -140,8 +140,8 @@ describe("crons under /greenroom", () => {
   });
 });
 
-describe("feedback under /greenroom", () => {
-  it("has scores over time", async () => {
+describe("the feedback routes below /greenroom", () => {
+  it("return scores over time", async () => {
     await using it = await kit();
     const [, run_id] = await ran(it, {});
     for (const score of [0, 1]) await it.ask("POST", "/api/v1/feedback", { run_id, key: "user", score });
@@ -164,7 +164,7 @@ describe("feedback under /greenroom", () => {
     assert.deepEqual(stride.loc, ["query", "stride"]);
   });
 
-  it("has links, which are revoked at once", async () => {
+  it("list links and revoke them at once", async () => {
     await using it = await kit();
     const [, run_id] = await ran(it, {});
     const make = (feedback_key: string) => it.ask("POST", "/api/v1/feedback/tokens", { run_id, feedback_key });

@@ -12,7 +12,7 @@ import { type Answer, finding, type Kit, kit, ran, readRunIds } from "./operatio
 const SECRET = "Bearer of-the-receiver";
 
 describe("GET /greenroom/runs", () => {
-  it("finds runs of all threads, and pages through them", async () => {
+  it("finds runs of all threads in pages", async () => {
     await using it = await kit();
     const [t1, r1] = await ran(it, { messages: [] }, { metadata: { team: "a" } });
     const [, r2] = await ran(it, { fail: true });
@@ -58,7 +58,7 @@ describe("GET /greenroom/runs", () => {
     assert.deepEqual(await it.service.runs.search({ status: ["error"] }), { items: [row], next: null });
   });
 
-  it("refuses bad input with its place", async () => {
+  it("refuses invalid input with its location", async () => {
     await using it = await kit();
     const refused = async (query: string): Promise<unknown> => await finding(it, `/greenroom/runs?${query}`);
     const of = (field: string, msg: string) => ({ loc: ["query", field], msg, type: "value_error" });
@@ -75,7 +75,7 @@ describe("GET /greenroom/runs", () => {
     assert.deepEqual(await refused('metadata={"a":{"b":1}}'), nested);
   });
 
-  it("is hidden with its group", async () => {
+  it("is disabled with its group", async () => {
     await using it = await kit({ http: { disable_operations: true } });
     for (const path of ["/greenroom/runs", "/greenroom/server"]) await it.ask("GET", path, undefined, 404);
     const { paths } = await it.ask("GET", "/openapi.json");
@@ -106,7 +106,7 @@ describe("GET /greenroom/runs/stats", () => {
 });
 
 describe("GET /greenroom/runs/{run_id}", () => {
-  it("shows what is stored, without secrets", async () => {
+  it("returns what is stored without secrets", async () => {
     const answers = [`No: ${SECRET}`, `${"x".repeat(2040)}${SECRET}`, "\0\u0001"];
     const transport: WebhookTransport = {
       resolve: async () => ["93.184.215.14"],
@@ -171,7 +171,7 @@ describe("GET /greenroom/runs/{run_id}", () => {
 describe("the attempts of a run", () => {
   keepAlive();
 
-  it("are shown with their workers", async () => {
+  it("are returned with their workers", async () => {
     const shared = faulty();
     let started = (): void => {};
     const starts = new Promise<void>((resolve) => {
@@ -205,8 +205,8 @@ describe("the attempts of a run", () => {
   });
 });
 
-describe("the stack of an error and the name of a worker", () => {
-  it("are shown with the run, the stack to who sees every run, and nowhere else", async () => {
+describe("error stacks and worker names", () => {
+  it("are returned with the run, stacks only to callers who see every run, and nowhere else", async () => {
     const bodies: string[] = [];
     const transport: WebhookTransport = {
       resolve: async () => ["93.184.215.14"],
@@ -247,7 +247,7 @@ describe("the stack of an error and the name of a worker", () => {
 });
 
 describe("POST /greenroom/runs/{run_id}/again", () => {
-  it("creates a run with the same request, without its credentials", async () => {
+  it("creates a run with the same request without its credentials", async () => {
     await using it = await kit();
     const config = { configurable: { openai_api_key: "sk-secret", tone: "calm" }, tags: ["x"] };
     const runFields = { config, metadata: { team: "a" }, stream_mode: ["updates"], context: { lang: "it" } };
@@ -281,7 +281,7 @@ describe("POST /greenroom/runs/{run_id}/again", () => {
 });
 
 describe("GET /greenroom/server", () => {
-  it("shows versions, health, work and configuration, and no secret", async () => {
+  it("returns versions, health, load and configuration without secrets", async () => {
     const webhooks = { headers: { authorization: SECRET }, signing_secret: `whsec_${"c2VjcmV0".repeat(6)}` };
     await using it = await kit({ webhooks, worker: { concurrency: 3 } });
     await ran(it, {});
@@ -300,7 +300,7 @@ describe("GET /greenroom/server", () => {
     assert.ok(!/of-the-receiver|whsec_|agents\.example/.test(JSON.stringify(report)));
   });
 
-  it("needs organization:manage", async () => {
+  it("requires organization:manage", async () => {
     await using it = await kit({ auth: { mode: "api_key" } });
     const { accounts, deployment } = it.service;
     const { workspace_id } = deployment;

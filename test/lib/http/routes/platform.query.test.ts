@@ -20,7 +20,7 @@ function findQueryIssues(query: string): readonly unknown[] {
 }
 
 describe("readUsageQuery", () => {
-  it("reads repeated ids, a comma list, and groups", () => {
+  it("reads repeated ids, a comma-separated list, and groups", () => {
     const upper = W1.toUpperCase();
     const read = (query: string): unknown => {
       const { workspace_ids, group_by } = readUsageQuery(new URLSearchParams(`${range}${query}`));
@@ -35,13 +35,13 @@ describe("readUsageQuery", () => {
     assert.deepEqual(read(`&workspace_ids=${W2}&group_by=user&kind=x&trace_tier=longlived`), [W2, "user"]);
   });
 
-  it("reads which cells of a CSV file are quoted", () => {
+  it("reads which CSV cells are quoted", () => {
     const read = (query: string) => readCsvQuotes(new URLSearchParams(query));
     assert.deepEqual([read(""), read("quote=needed"), read("quote=text")], ["needed", "needed", "text"]);
     for (const query of ["quote=", "quote=all", "quote=text&quote=text"]) assert.throws(() => read(query), InputError);
   });
 
-  it("lists everything that is wrong", () => {
+  it("reports every finding", () => {
     assert.deepEqual(findQueryIssues(`${range}&workspace_ids=${W1}&group_by=`), [["group_by", "enum"]]);
     assert.deepEqual(findQueryIssues(`start_time=2026-01-01&${range}&end_time=&workspace_ids=${W1}`), [
       ["start_time", "value_error"],
@@ -69,7 +69,7 @@ describe("readUsageQuery", () => {
     ]);
   });
 
-  it("holds bounds to their order and to 3660 days, after rounding", () => {
+  it("requires ordered bounds with at most 3660 days between them, after rounding", () => {
     const bounds = (start: string, end: string): unknown =>
       findQueryIssues(`start_time=${start}&end_time=${end}&workspace_ids=${W1}`);
     const wrong = [["end_time", "value_error"]];
@@ -80,7 +80,7 @@ describe("readUsageQuery", () => {
     assert.deepEqual(bounds("2026-01-02", "2026-01-01"), wrong);
   });
 
-  it("takes a thousand workspaces, not one more", () => {
+  it("accepts at most a thousand workspaces", () => {
     const id = (i: number): string => `00000000-0000-4000-8000-${String(i).padStart(12, "0")}`;
     const ids = (count: number): string => Array.from({ length: count }, (_, i) => id(i)).join(",");
     assert.deepEqual(findQueryIssues(`${range}&workspace_ids=${ids(1000)},${id(5)}`), []);
@@ -88,7 +88,7 @@ describe("readUsageQuery", () => {
   });
 });
 
-describe("moments", () => {
+describe("timestamps", () => {
   const READ: readonly (readonly [string, string | null])[] = [
     ["2026-01-15", "2026-01-15T00:00:00Z"],
     ["2026-01-15T10:00:00", "2026-01-15T10:00:00Z"],
@@ -127,7 +127,7 @@ describe("moments", () => {
     ["now", null],
   ];
 
-  it("are read as RFC 3339 has them, UTC where nothing is said", () => {
+  it("are parsed as in RFC 3339, with UTC as the default", () => {
     for (const [query, expected] of READ) {
       const read = parseRfc3339(query);
       assert.equal(read === null ? null : formatRfc3339(read), expected, query);

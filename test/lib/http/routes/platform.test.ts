@@ -169,14 +169,14 @@ async function ask(
   }
 }
 
-describe("the usage cases", () => {
-  it("have no group that these tests do not know", () => {
+describe("usage cases", () => {
+  it("have no group that this test does not know", () => {
     knows(cases, "format about rules dataset stride_cases queries error_cases csv_cells");
     knows(dataset, "workspaces projects users api_keys traces");
     assert.equal(cases.format, 1);
   });
 
-  it("have these strides", () => {
+  it("have the expected strides", () => {
     for (const { start_time, end_time, milliseconds, stride, ...timeRange } of cases.stride_cases) {
       knows(timeRange, "note");
       const [start, end] = [parseRfc3339(start_time) as number, parseRfc3339(end_time) as number];
@@ -186,7 +186,7 @@ describe("the usage cases", () => {
   });
 
   for (const sealed of ["nothing", "before", "after"] as const) {
-    it(`have these answers in JSON and CSV with ${sealed === "nothing" ? sealed : `all hours`} sealed ${sealed}`, () =>
+    it(`have the expected JSON and CSV with ${sealed === "nothing" ? sealed : `all hours`} sealed ${sealed}`, () =>
       onData(
         async (usage) => {
           for (const query of cases.queries) {
@@ -223,7 +223,7 @@ describe("the usage cases", () => {
       ));
   }
 
-  it("have these errors", () =>
+  it("have the expected errors", () =>
     onData(async (usage) => {
       for (const errorCase of cases.error_cases) {
         knows(errorCase, "id auth note query_string expect_status expect_detail_loc expect_detail_type");
@@ -248,7 +248,7 @@ describe("the usage cases", () => {
       }
     }));
 
-  it("have these CSV cells", () => {
+  it("have the expected CSV cells", () => {
     for (const cellCase of cases.csv_cells) {
       knows(cellCase, "value cell csv");
       assert.equal(formatCsvRow([cellCase.value, "x"]), `${cellCase.csv}\r\n`);
@@ -260,7 +260,7 @@ describe("a usage report", () => {
   const january = `start_time=2026-01-01&end_time=2026-02-01`;
   const all = `${january}&workspace_ids=${W1}&workspace_ids=${W2}`;
 
-  it("is refused where one workspace cannot be read, whether it exists or not, and without naming it", () =>
+  it("answers 403 `workspace_forbidden` if one workspace cannot be read, whether it exists or not, without its name", () =>
     onData(async (usage) => {
       for (const otherWorkspace of [W3, "44444444-4444-4444-8444-444444444444"]) {
         const response = await ask(usage, reader, `${all}&workspace_ids=${otherWorkspace}`);
@@ -272,7 +272,7 @@ describe("a usage report", () => {
       }
     }));
 
-  it("leaves these workspaces out where it is told to", () =>
+  it("excludes such workspaces with `unreadable_workspaces: omit`", () =>
     onData(
       async (usage) => {
         const answer = async (query: string): Promise<unknown> => (await ask(usage, reader, query)).json();
@@ -285,7 +285,7 @@ describe("a usage report", () => {
       { unreadable_workspaces: "omit" },
     ));
 
-  it("is not there while reporting is switched off, whatever is asked", () =>
+  it("answers 404 `usage_disabled` to every query while reporting is disabled", () =>
     onData(
       async (usage) => {
         for (const query of [all, "start_time=x"]) {
@@ -297,7 +297,7 @@ describe("a usage report", () => {
       { enabled: false },
     ));
 
-  it("is asked for by those who may read the organization", () =>
+  it("requires organization:read", () =>
     onData(async (usage) => {
       assert.equal((await ask(usage, CALLERS.no_org_read as Caller, "start_time=x")).status, 403);
       await assert.rejects(
@@ -306,7 +306,7 @@ describe("a usage report", () => {
       );
     }));
 
-  it("names the dimensions of its grouping alone", () =>
+  it("names only the dimensions of its grouping", () =>
     onData(async (usage) => {
       const members = async (group: string): Promise<string[]> => {
         const { usage: records } = (await (await ask(usage, reader, `${all}&group_by=${group}`)).json()) as {
@@ -320,7 +320,7 @@ describe("a usage report", () => {
       assert.deepEqual(await members("api_key"), ["api_key_short_key"]);
     }));
 
-  it("is a file to save as CSV", () =>
+  it("is a CSV attachment", () =>
     onData(async (usage) => {
       const csv = await ask(usage, reader, `${all}&group_by=api_key`, createUsageCsvResponse);
       assert.equal(csv.headers.get("content-type"), "text/csv; charset=utf-8");
@@ -334,7 +334,7 @@ describe("a usage report", () => {
       await json.body?.cancel();
     }));
 
-  it("has tokens and costs at the end of each record where they are wanted", () =>
+  it("has tokens and costs at the end of each record if requested", () =>
     onData(async (usage, storage) => {
       await storage.addTraceUsage("0-0", { tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
       for (const group of ["workspace", "project", "user", "api_key"]) {
@@ -373,7 +373,7 @@ describe("a usage report", () => {
       }
     }));
 
-  it("quotes every text cell where that is asked for", async () => {
+  it("quotes every text cell if requested", async () => {
     const dimensions = { project_id: null, project_name: '=a;b "c"' };
     const usage = [{ time_bucket: "2026-01-01T00:00:00Z", dimensions, traces: 3 }];
     const request = { start_time: 0, end_time: 1, workspace_ids: [], group_by: "project" } as const;
@@ -385,7 +385,7 @@ describe("a usage report", () => {
     assert.match(await createUsageCsvResponse(plain as typeof report).text(), /,a;\tb,/);
   });
 
-  it("is written whole when it is long", async () => {
+  it("is complete when it is long", async () => {
     const usage = Array.from({ length: 2345 }, (_, i) => ({
       time_bucket: "2026-01-01T00:00:00Z",
       dimensions: { api_key_short_key: `=${i}` },
@@ -403,7 +403,7 @@ describe("a usage report", () => {
     }
   });
 
-  it("shows what has lost its name without it", () =>
+  it("has null for names that no longer exist", () =>
     onData(
       async (usage) => {
         const { usage: records } = (await (await ask(usage, reader, `${all}&group_by=project`)).json()) as {
@@ -415,7 +415,7 @@ describe("a usage report", () => {
       { identity: { readNames: async () => ({ workspaces: new Map(), projects: new Map(), users: new Map() }) } },
     ));
 
-  it("tells what a run has reported", () =>
+  it("contains what a run reported", () =>
     onData(async (usage, storage) => {
       await storage.addTraceUsage("0-0", { tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
       assert.deepEqual(await usage.traceUsage("0-0"), { tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });

@@ -20,8 +20,8 @@ function streaming(options: FakeOptions = {}) {
   return { events, ...fake({ ...options, answers: { "protocol.subscribe": subscribe, ...options.answers } }) };
 }
 
-describe("the event stream", () => {
-  it("begins at once, frames events, and is left with the client", async () => {
+describe("the event stream route", () => {
+  it("begins at once, sends framed events, and ends with its client", async () => {
     const { events, send } = streaming();
     const response = await send("POST", STREAM, { channels: ["values", "nonsense"], extra: 1 });
     assert.equal(response.status, 200);
@@ -39,7 +39,7 @@ describe("the event stream", () => {
     await until(() => events.open === 0);
   });
 
-  it("sends heartbeats at a steady rate, and closes when the events end: proxies pass on no failure", async () => {
+  it("sends regular heartbeats, and closes when the events end, because proxies hide failures", async () => {
     const { events, send, elapse } = streaming();
     const response = await send("POST", STREAM, { channels: ["values"], since: 3, namespaces: [[]], depth: 1 });
     const reader = (response.body as ReadableStream<Uint8Array>).getReader();
@@ -57,7 +57,7 @@ describe("the event stream", () => {
     while (!(await reader.read()).done);
   });
 
-  it("refuses bad filters with detail and message", async () => {
+  it("refuses invalid filters with detail and message", async () => {
     const { send, events } = streaming();
     for (const [body, expected] of [
       [{}, /^channels: is required/],
@@ -80,7 +80,7 @@ describe("the event stream", () => {
     assert.equal(events.subscriptions.length, 0);
   });
 
-  it("subscribes with what the caller can see", async () => {
+  it("subscribes with the visibility of the caller", async () => {
     const visibility = { filter: [{ key: "owner", equals: "ann" }] };
     const { events, send } = streaming({
       access: { authorize: async (_caller, _event, value) => ({ value, visibility }) },
@@ -90,8 +90,8 @@ describe("the event stream", () => {
   });
 });
 
-describe("commands", () => {
-  it("answer 200, and 422 or 400 to what is no command", async () => {
+describe("the commands route", () => {
+  it("answers 200 to commands, and 422 or 400 to other bodies", async () => {
     const answer = { type: "error", id: 3, error: "unknown_command", message: "m", meta: { thread_id: THREAD } };
     const { send, calls } = fake({ answers: { "protocol.command": () => answer } });
     const response = await send("POST", COMMANDS, { id: 3, method: "x", params: { a: 1 } });
@@ -114,7 +114,7 @@ describe("commands", () => {
     assert.equal(calls.length, 1);
   });
 
-  it("have message beside detail in errors of the route", async () => {
+  it("has message and detail in errors", async () => {
     for (const [code, status] of [
       ["unauthenticated", 401],
       ["forbidden", 403],
@@ -130,7 +130,7 @@ describe("commands", () => {
     }
   });
 
-  it("validate the runs that they create, and name their caller", async () => {
+  it("validates the runs that it creates, and passes their caller", async () => {
     const principal = { ...anonymousPrincipal, user_id: "u1", api_key: "gr_1" };
     const { send, calls } = fake({ principal });
     await send("POST", COMMANDS, { id: 1, method: "run.start" }, { "x-color": "red" });
@@ -142,7 +142,7 @@ describe("commands", () => {
     await assert.rejects(wrong, { code: "invalid", message: /^config\.recursion_limit: must be at least 1/ });
   });
 
-  it("run on a real service", async () => {
+  it("runs on a real service", async () => {
     await using kit = await testService({ agents: { hello: () => "Hello" } });
     const post = async (params: object): Promise<{ type: string; result?: { run_id: string } }> => {
       const body = JSON.stringify({ id: 1, method: "run.start", params });
@@ -158,7 +158,7 @@ describe("commands", () => {
 });
 
 describe("the WebSocket route", () => {
-  it("answers 426 without a handshake, and 501 where the host cannot", async () => {
+  it("answers 426 without a handshake, and 501 if the host cannot upgrade", async () => {
     const plain = await fake().send("GET", STREAM);
     assert.deepEqual([plain.status, plain.headers.get("upgrade")], [426, "websocket"]);
     assert.equal((await fake().send("HEAD", STREAM)).status, 426);
@@ -171,7 +171,7 @@ describe("the WebSocket route", () => {
     assert.equal(invalid.status, 400);
   });
 
-  it("refuses pages of foreign origins, and cookies that they may not send", async () => {
+  it("refuses pages of other origins, and cookies that they may not send", async () => {
     const ownOrigin = "http://127.0.0.1:2024";
     const foreign = "https://other.example";
     const cookie = { cookie: "session=1" };
@@ -192,7 +192,7 @@ describe("the WebSocket route", () => {
     }
   });
 
-  it("needs the permission to run for commands that run", async () => {
+  it("requires the permission to create runs for commands that do", async () => {
     const uses: unknown[] = [];
     const access = {
       principal: async (_request: Request, use: unknown) => {
@@ -223,8 +223,8 @@ describe("the WebSocket route", () => {
   });
 });
 
-describe("history", () => {
-  it("takes U+0000 between the segments of a namespace", async () => {
+describe("the history route", () => {
+  it("accepts U+0000 between the segments of a namespace", async () => {
     const { send, calls } = fake();
     const checkpoint = { checkpoint_ns: "a:1\0b:2" };
     const response = await send("POST", `/threads/${THREAD}/history`, { limit: 1, checkpoint });

@@ -38,7 +38,7 @@ function waiting(): {
 }
 
 describe("the reason of a cancel", () => {
-  it("is shown on the run and told to its webhook", async () => {
+  it("is returned with the run and sent to its webhook", async () => {
     await using hooks = await catchWebhooks({ socket: false });
     const { started, agent } = waiting();
     await using kit = await testService({ agents: { agent: agent as never }, webhooks: hooks.webhooks });
@@ -65,7 +65,7 @@ describe("the reason of a cancel", () => {
     assert.equal((await hooks.next()).body.cancel_reason, ended.cancel_reason);
   });
 
-  it("is taken from callers in the same process, and none is made up", async () => {
+  it("is accepted from callers in process, except with a rollback, and is null if none was given", async () => {
     const { started, agent } = waiting();
     await using kit = await testService({ agents: { agent: agent as never } });
     const { runs, threads } = kit.service;
@@ -113,7 +113,7 @@ describe("namespaces of a run's stream", () => {
     return [custom, frames.filter(([, event]) => /^(metadata|end)$/.test(event ?? "")).map(([, event]) => event ?? "")];
   };
   for (const [query, expected] of table) {
-    it(`${query || "none"} shows ${expected.length} frames, and always the first and the last`, async () => {
+    it(`with ${query || "none"} have ${expected.length} frames, and always the first and the last`, async () => {
       await using kit = await testService({ executor });
       const runRequest = { assistant_id: "agent", input: {}, stream_mode: ["custom"], stream_subgraphs: true };
       const body = JSON.stringify({ ...runRequest, stream_resumable: true });
@@ -131,7 +131,7 @@ describe("namespaces of a run's stream", () => {
 });
 
 describe("GET /threads/{id}/storage", () => {
-  it("adds up what the checkpoints of the thread take", async () => {
+  it("returns the sum of the sizes of the thread's checkpoints", async () => {
     await using kit = await testService({ agents: { agent: ({ input }) => ({ said: (input as JsonObject).text }) } });
     const { thread_id } = (await ask(kit, "POST", "/threads", {})).json;
     const path = `/threads/${thread_id}/storage`;

@@ -19,7 +19,7 @@ const I = "/store/items";
 const S = "/store/items/search";
 const N = "/store/namespaces";
 
-describe("the store's routes", () => {
+describe("the store routes", () => {
   const item = { namespace: ["a", "b"], key: "k", value: { x: 1 } };
   /** method, path, body, status, the call of the store */
   const operations: readonly (readonly [string, string, unknown, number, readonly unknown[]])[] = [
@@ -166,7 +166,7 @@ describe("the store's routes", () => {
   }
 });
 
-describe("what the store answers", () => {
+describe("responses of the store routes", () => {
   const open = (options: TestServiceOptions = {}): Promise<TestService> =>
     testService({ agents: { idle: async () => ({}) }, environment: testClock(), ...options });
   const send = async (
@@ -181,7 +181,7 @@ describe("what the store answers", () => {
     return { status: response.status, body: text === "" ? undefined : JSON.parse(text) };
   };
 
-  it("is items as they are", async () => {
+  it("contain items unchanged", async () => {
     await using kit = await open();
     const value = { text: "é", nested: { list: [1, null] } };
     assert.deepEqual(await send(kit, "PUT", I, { namespace: ["a", "b"], key: "k", value }), {
@@ -200,7 +200,7 @@ describe("what the store answers", () => {
     assert.deepEqual(await send(kit, "GET", `${I}?namespace=a.b&key=k`), { status: 200, body: null });
   });
 
-  it("is a refusal of queries without an index, in these words", async () => {
+  it("refuse queries without an index", async () => {
     await using kit = await open();
     assert.deepEqual(await send(kit, "POST", S, { namespace_prefix: [], query: "x" }), {
       status: 422,
@@ -208,7 +208,7 @@ describe("what the store answers", () => {
     });
   });
 
-  it("is scores where an index is", async () => {
+  it("contain scores with an index", async () => {
     const embed = async (texts: readonly string[]) => texts.map((text) => (text.includes("cat") ? [3, 0] : [0, 1]));
     await using kit = await open({ store: { index: { dims: 2, embed } } });
     await send(kit, "PUT", I, { namespace: ["a"], key: "cat", value: { text: "cat" } });
@@ -225,7 +225,7 @@ describe("what the store answers", () => {
     );
   });
 
-  it("is 500 and a log record where the embedder is wrong, and nothing is stored", async () => {
+  it("are 500 with a log record if the embedder is wrong, and nothing is stored", async () => {
     await using kit = await open({ store: { index: { dims: 2, embed: async () => [[1, 2, 3]] } } });
     assert.deepEqual(await send(kit, "PUT", I, { namespace: ["a"], key: "k", value: {} }), {
       status: 500,
@@ -236,7 +236,7 @@ describe("what the store answers", () => {
   });
 });
 
-describe("authorization of the store's routes", () => {
+describe("authorization of the store routes", () => {
   type May = (event: string, value: Record<string, unknown>) => Visibility;
 
   /** Sends requests to the routes of a real store, past a handler. */
@@ -272,7 +272,7 @@ describe("authorization of the store's routes", () => {
     return { store: kit.service.store, send, [Symbol.asyncDispose]: () => kit[Symbol.asyncDispose]() };
   }
 
-  it("is asked about each call, with what it is about", async () => {
+  it("runs for each call with its arguments", async () => {
     const calls: [string, unknown][] = [];
     await using at = await guarded((event, value) => {
       calls.push([event, structuredClone(value)]);
@@ -296,7 +296,7 @@ describe("authorization of the store's routes", () => {
     ]);
   });
 
-  it("may put every namespace under the caller's", async () => {
+  it("may put every namespace below one of the caller", async () => {
     await using at = await guarded((_event, value) => {
       value.namespace = ["ann", ...(value.namespace as string[])];
       return {};
@@ -318,7 +318,7 @@ describe("authorization of the store's routes", () => {
     assert.deepEqual(await at.store.namespaces(), [["bob", "notes"]]);
   });
 
-  it("is not believed: what a handler leaves is proven", async () => {
+  it("is validated after the handler changed the value", async () => {
     for (const namespace of [[], ["a.b"], "a", null, [1], ["langgraph"]]) {
       await using at = await guarded((_event, value) => {
         value.namespace = namespace;
@@ -329,7 +329,7 @@ describe("authorization of the store's routes", () => {
     }
   });
 
-  it("bounds what a call reaches", async () => {
+  it("limits what a call reaches", async () => {
     await using at = await guarded(() => ({ filter: [{ key: "owner", equals: "ann" }] }));
     await at.store.put(["a"], "his", { owner: "bob" });
     await at.store.put(["a"], "hers", { owner: "ann" });

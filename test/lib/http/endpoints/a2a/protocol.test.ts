@@ -11,7 +11,7 @@ const URL = "http://127.0.0.1/a2a/echo";
 const CARD = "/.well-known/agent-card.json";
 
 describe("a request of A2A", () => {
-  it("has an error with its code and reason for each mistake", async () => {
+  it("gets an error with code and reason for each mistake", async () => {
     await using it = await a2aWorld();
     const post = async (body: string, headers: Readonly<Record<string, string>> = {}) => {
       const about = { "content-type": "application/json", ...headers };
@@ -43,7 +43,7 @@ describe("a request of A2A", () => {
     assert.deepEqual(await post(rpc("tasks/pushNotificationConfig/set")), [200, -32001, undefined]);
   });
 
-  it("must have a message that fits, and begins no run otherwise", async () => {
+  it("needs a valid message, and otherwise starts no run", async () => {
     await using it = await a2aWorld();
     const wrong: [JsonObject, number][] = [
       [{}, -32602],
@@ -73,7 +73,7 @@ describe("a request of A2A", () => {
     assert.deepEqual((await it.service.runs.search()).items, []);
   });
 
-  it("may have the names of the protocol's definition, as ProtoJSON allows; data and metadata stay as they are", async () => {
+  it("may use the names of the Protocol Buffers definition, with data and metadata unchanged", async () => {
     const inputs: JsonObject[] = [];
     const agents = {
       echo: ({ state }: { readonly state: JsonObject }) => {
@@ -107,7 +107,7 @@ describe("a request of A2A", () => {
     assert.equal(both.result.pageSize, 6);
   });
 
-  it("chooses the history, also by a header, and gets the extension echoed", async () => {
+  it("selects the history length, also by a header, and gets the extension back", async () => {
     await using it = await a2aWorld();
     const { contextId } = readTask(await it.ask("echo", "SendMessage", say("Hi")));
     const extension = "https://langchain.com/a2a/extensions/history-scope/v1";
@@ -128,7 +128,7 @@ describe("a request of A2A", () => {
     assert.equal(plain(scoped).history?.length, 4);
   });
 
-  it("needs an assistant that the caller may read", async () => {
+  it("answers 404 `assistant_not_found` for an assistant that the caller may not read", async () => {
     await using it = await a2aWorld();
     for (const name of ["nobody", "99999999-9999-4999-8999-999999999999"]) {
       const response = await it.test.fetch(createRequest(`http://127.0.0.1/a2a/${name}`, "GetTask", {}));
@@ -136,7 +136,7 @@ describe("a request of A2A", () => {
     }
   });
 
-  it("is not there where it is disabled, nor are the cards", async () => {
+  it("answers 404 with `disable_a2a`, also for cards", async () => {
     await using it = await a2aWorld({ http: { disable_a2a: true } });
     for (const path of ["/a2a/echo", `/a2a/echo${CARD}`, `${CARD}?assistant_id=echo`]) {
       assert.equal((await it.test.fetch(`http://127.0.0.1${path}`)).status, 404, path);
@@ -145,7 +145,7 @@ describe("a request of A2A", () => {
 });
 
 describe("the card of an agent", () => {
-  it("has its URL below the mount, in the form of each version, and is sent once", async () => {
+  it("has its URL below the mount in the form of each version, and an ETag", async () => {
     await using test = await testService({ agents: { echo: AGENTS.echo as never }, environment: { log: () => {} } });
     const handler = createHandler(test.service, { prefix: "/agents" });
     const get = (path: string, headers: Readonly<Record<string, string>> = {}) =>
@@ -174,7 +174,7 @@ describe("the card of an agent", () => {
     assert.equal(readState(readTask(answer)), "COMPLETED");
   });
 
-  it("must be named where there are several, and has what the assistant's metadata says", async () => {
+  it("requires the name if there are several agents, and includes the assistant's metadata", async () => {
     await using it = await a2aWorld();
     const response = await it.test.fetch(`http://127.0.0.1${CARD}`);
     assert.deepEqual([response.status, ((await response.json()) as JsonObject).code], [422, "invalid"]);
@@ -192,7 +192,7 @@ describe("the card of an agent", () => {
     assert.deepEqual([card.defaultInputModes, card.defaultOutputModes], [["image/png"], ["text/plain"]]);
   });
 
-  it("is only for callers who may read the assistant", async () => {
+  it("requires the permission to read the assistant", async () => {
     await using it = await customWorld({ agents: AGENTS, on: { "*": () => true } });
     const path = `http://127.0.0.1/a2a/echo${CARD}`;
     assert.equal((await it.it.fetch(path)).status, 401);

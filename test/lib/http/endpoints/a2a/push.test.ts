@@ -57,7 +57,7 @@ const configure = (configFields: JsonObject = {}): JsonObject => ({
 });
 
 describe("push notifications of A2A", () => {
-  it("tell how a task ends, signed and with the client's credentials", async () => {
+  it("report the end of a task, signed and with the client's credentials", async () => {
     const { told: deliveries, webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
     const task = readTask(await it.ask("echo", "SendMessage", say("Hi", {}, configure({ token: "t0k" }))));
@@ -76,7 +76,7 @@ describe("push notifications of A2A", () => {
     assert.deepEqual(update.status.message?.parts, [{ text: "It broke" }]);
   });
 
-  it("tell what is asked, and how the task goes on after the answer", async () => {
+  it("report an interrupt, and how the task continues after the resume value", async () => {
     const { told: deliveries, webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
     const task = readTask(await it.ask("asks", "SendMessage", say("Weather?", {}, configure())));
@@ -100,7 +100,7 @@ describe("push notifications of A2A", () => {
     );
   });
 
-  it("of 0.3 have the task, and go on after a receiver that fails", async () => {
+  it("of A2A 0.3 contain the task, and are retried after a failure of the receiver", async () => {
     const { told: deliveries, webhooks } = receiver(500);
     const stops = gate();
     await using it = await a2aWorld({ agents: { ...AGENTS, stops: stops.agent }, webhooks });
@@ -121,7 +121,7 @@ describe("push notifications of A2A", () => {
     assert.deepEqual([first.headers.authorization, first.headers["content-type"]], ["Bearer c", "application/json"]);
   });
 
-  it("of tasks that wait in a queue tell that they were cancelled", async () => {
+  it("report the cancellation of queued tasks", async () => {
     const { told: deliveries, webhooks } = receiver();
     const stops = gate();
     await using it = await a2aWorld({ agents: { ...AGENTS, stops: stops.agent }, webhooks });
@@ -151,7 +151,7 @@ describe("push notifications of A2A", () => {
     stops.open();
   });
 
-  it("are configured, read, listed and deleted", async () => {
+  it("can be created, read, listed and deleted", async () => {
     const { told: pushDeliveries, webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
     const task = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
@@ -189,7 +189,7 @@ describe("push notifications of A2A", () => {
     assert.deepEqual([deliveries.items, pushDeliveries], [[], []], "nobody is told any more");
   });
 
-  it("are at most ten for a task, to public URLs, with what headers can have", async () => {
+  it("are limited to ten per task, to public URLs and to valid header values", async () => {
     const { webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
     const { id: taskId } = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
@@ -223,7 +223,7 @@ describe("push notifications of A2A", () => {
     assert.equal(await code({ id: "c9", url: URL }), undefined);
   });
 
-  it("of a task without its newest run, or of none, are refused by the reason", async () => {
+  it("of a deleted run or an unknown task are refused with the reason", async () => {
     const { webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
     const { id, contextId } = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
@@ -234,7 +234,7 @@ describe("push notifications of A2A", () => {
     await setPush({ ...push, task_id: id, last_run: id });
   });
 
-  it("of another caller's task are as those of none", async () => {
+  it("of another caller's task get the response of an unknown task", async () => {
     const { webhooks } = receiver();
     await using world = await customWorld({ agents: AGENTS, on: { "*": () => true, threads: owning }, webhooks });
     const as =
@@ -261,7 +261,7 @@ describe("push notifications of A2A", () => {
     assert.deepEqual(result.configs, [{ taskId, id: "c1", url: URL, authentication: { scheme: "Bearer" } }]);
   });
 
-  it("are not supported where webhooks are disabled, as the card says", async () => {
+  it("are refused if webhooks are disabled, as the card says", async () => {
     for (const disable_webhooks of [false, true]) {
       await using it = await a2aWorld({ http: { disable_webhooks } });
       const card = await it.test.fetch(new Request("http://127.0.0.1/a2a/echo/.well-known/agent-card.json"));
@@ -274,7 +274,7 @@ describe("push notifications of A2A", () => {
     }
   });
 
-  it("go with their task", async () => {
+  it("are deleted with their task", async () => {
     const { webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
     const task = readTask(await it.ask("asks", "SendMessage", say("Weather?", {}, configure())));

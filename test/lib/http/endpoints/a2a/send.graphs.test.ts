@@ -31,7 +31,7 @@ const counts = new StateGraph(Annotation.Root({ count: Annotation<number>() }))
 
 const executor = langgraph({ twice: twice.compile(), talks: talks.compile(), counts: counts.compile() });
 
-it("two questions are answered by one message", async () => {
+it("one A2A message answers two interrupts", async () => {
   await using it = await a2aWorld({ executor });
   const task = readTask(await it.ask("twice", "SendMessage", say("Book")));
   assert.equal(readState(task), "INPUT_REQUIRED");
@@ -52,7 +52,7 @@ it("two questions are answered by one message", async () => {
   assert.deepEqual(historyTexts, ["Book", "Booked", "From? Oslo", "To? Rome"]);
 });
 
-it("tokens of a model are pieces of one artifact", async () => {
+it("an A2A task streams the tokens of a model as one artifact", async () => {
   await using it = await a2aWorld({ executor });
   const { events } = await it.ask("talks", "SendStreamingMessage", say("Tell"));
   const updates = events.flatMap(({ artifactUpdate }) => (artifactUpdate ? [artifactUpdate as JsonObject] : []));
@@ -61,7 +61,7 @@ it("tokens of a model are pieces of one artifact", async () => {
   assert.deepEqual([updates[0]?.append, updates.at(-1)?.append, updates.at(-1)?.lastChunk], [false, true, true]);
 });
 
-it("an agent without messages says so", async () => {
+it("A2A refuses a text message to a graph whose input has no messages", async () => {
   await using it = await a2aWorld({ executor });
   const { error } = await it.ask("counts", "SendMessage", say("One"));
   assert.equal(error.code, -32602);

@@ -31,7 +31,7 @@ const legacy = (text: string, messageFields: JsonObject = {}): JsonObject => ({
 });
 
 describe("a message of A2A", () => {
-  it("is a run on the thread of its context, and the next one goes on there", async () => {
+  it("starts a run on the thread of its context, where the next message continues", async () => {
     await using it = await a2aWorld();
     const first = readTask(
       await it.ask("echo", "SendMessage", say("Hi", {}, { metadata: { trip: 7, task_id: "forged" } })),
@@ -55,7 +55,7 @@ describe("a message of A2A", () => {
     assert.equal(answerText(plain(await it.ask("echo", "GetTask", { id: first.id }))), "You said Hi");
   });
 
-  it("has its data beside the messages, and its files as blocks", async () => {
+  it("has its data beside the messages, and its files as content blocks", async () => {
     const inputs: JsonObject[] = [];
     const agents = {
       looks: ({ state }: { readonly state: JsonObject }) => {
@@ -95,13 +95,13 @@ describe("a message of A2A", () => {
     );
   });
 
-  it("is a failed task where the agent fails", async () => {
+  it("becomes a failed task if the agent fails", async () => {
     await using it = await a2aWorld();
     const task = readTask(await it.ask("fails", "SendMessage", say("Hi")));
     assert.deepEqual([readState(task), joinTexts(task.status.message?.parts)], ["FAILED", "It broke"]);
   });
 
-  it("answers at once where the client does not wait, and its stream can be joined", async () => {
+  it("returns at once with `returnImmediately`, and its stream can be joined", async () => {
     const stops = gate();
     await using it = await a2aWorld({ agents: { slow: stops.agent } });
     for (const [method, params] of [
@@ -125,7 +125,7 @@ describe("a message of A2A", () => {
 });
 
 describe("a stream of A2A", () => {
-  it("begins with the task, grows one artifact, and ends with the status", async () => {
+  it("begins with the task, streams one artifact, and ends with the status", async () => {
     const agents = {
       async *tells() {
         yield "Once ";
@@ -153,7 +153,7 @@ describe("a stream of A2A", () => {
     assert.deepEqual(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
   });
 
-  it("has flat events of 0.3, of which the last is final", async () => {
+  it("has flat events in A2A 0.3, the last of which is final", async () => {
     await using it = await a2aWorld();
     const { events } = await it.ask("echo", "message/stream", legacy("Hi"));
     const kinds = events.map(({ kind, final = null }) => [kind, final]);
@@ -163,8 +163,8 @@ describe("a stream of A2A", () => {
   });
 });
 
-describe("a question of A2A", () => {
-  it("is answered by text, in the same task", async () => {
+describe("an interrupt of an A2A task", () => {
+  it("is answered by text in the same task", async () => {
     await using it = await a2aWorld();
     const task = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
     assert.equal(readState(task), "INPUT_REQUIRED");
@@ -185,7 +185,7 @@ describe("a question of A2A", () => {
     );
   });
 
-  it("that asks for an approval is answered by clients only of an agent that allows it", async () => {
+  it("that asks for an approval is answered by clients only if the agent allows it", async () => {
     const approvals: Readonly<Record<string, AgentFunction>> = {
       langchain: asks({ actionRequests: [{ name: "refund", args: {} }], reviewConfigs: [] }),
       python: asks({ action_requests: [{ name: "refund", args: {} }], review_configs: [] }),
@@ -226,7 +226,7 @@ describe("a question of A2A", () => {
     assert.equal(readCode(await closed.ask("marked", "SendMessage", say("yes", { contextId, taskId }))), -32004);
   });
 
-  it("is answered by data, which is the value where it names no question", async () => {
+  it("is answered by data, which is the resume value unless it names an interrupt", async () => {
     const approves = { agent: AGENTS.approves as AgentFunction, a2a: { caller_may_approve: true } };
     await using it = await a2aWorld({ executor: fromFunctions({ approves }) });
     const decision = { decisions: [{ type: "approve" }] };
@@ -244,7 +244,7 @@ describe("a question of A2A", () => {
     assert.equal(readCode(await it.ask("approves", "SendMessage", say(wrong, { contextId, taskId }))), -32602);
   });
 
-  it("can be answered by others, and lapses where the context goes on without an answer", async () => {
+  it("can be answered by others, and is dismissed if the context continues without a resume value", async () => {
     await using it = await a2aWorld();
     const task = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
     await (await it.service.runs.wait(task.contextId, { assistant_id: "asks", command: { resume: "Rome" } })).result;
@@ -256,7 +256,7 @@ describe("a question of A2A", () => {
 });
 
 describe("a task of A2A", () => {
-  it("is cancelled while it runs, waits in the queue, or asks; not when it has ended", async () => {
+  it("can be cancelled while it runs, waits or is interrupted, and not after its end", async () => {
     const stops = gate();
     await using it = await a2aWorld({ agents: { ...AGENTS, slow: stops.agent } });
     const later = { configuration: { returnImmediately: true } };
@@ -279,7 +279,7 @@ describe("a task of A2A", () => {
     assert.equal(readCode(await it.ask("echo", "CancelTask", { id: done.id })), -32002);
   });
 
-  it("is in the list of its agent, newest first, by context, state and page", async () => {
+  it("is listed by its agent, newest first, by context, state and page", async () => {
     await using it = await a2aWorld();
     const taskIds: string[] = [];
     for (const text of ["One", "Two", "Three"])
@@ -309,7 +309,7 @@ describe("a task of A2A", () => {
     }
   });
 
-  it("comes first in a page when its status changed last", async () => {
+  it("is listed first if its status changed last", async () => {
     const clock = testClock();
     const { now, timer } = clock;
     await using it = await a2aWorld({ environment: { log: () => {}, now, timer } });
@@ -328,7 +328,7 @@ describe("a task of A2A", () => {
     assert.deepEqual(await list({ pageSize: 2 }), [third]);
   });
 
-  it("of another caller or agent is as an absent one", async () => {
+  it("of another caller or agent gets the response of an absent task", async () => {
     await using it = await customWorld({ agents: AGENTS, on: { "*": () => true, threads: owning } });
     const ask = asker(it.it.fetch);
     const as = (name: string) => ({ authorization: `Bearer ${name}` });

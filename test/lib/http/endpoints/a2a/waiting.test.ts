@@ -48,8 +48,8 @@ const readStates = ({ events }: Answer): string[] =>
     return shownTask ? [shownTask.status.state.replace("TASK_STATE_", "")] : [];
   });
 
-describe("a subscription to a task that asks", () => {
-  it("shows the task, waits, and follows the run that answers; all streams have the same events", async () => {
+describe("a subscription to an interrupted A2A task", () => {
+  it("sends the task, waits, and follows the run that resumes; all streams have the same events", async () => {
     await using it = await a2aWorld();
     const { id: taskId } = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
     const streams = [await openStream(it.test.fetch, taskId), await openStream(it.test.fetch, taskId)];
@@ -67,7 +67,7 @@ describe("a subscription to a task that asks", () => {
     assert.deepEqual(firstAnswer?.events, second?.events);
   });
 
-  it("ends with the next question, and where the context goes on without an answer", async () => {
+  it("ends with the next interrupt, and when the context continues without a resume value", async () => {
     const agents = { ...AGENTS, asks: twice };
     await using it = await a2aWorld({ agents });
     const { id: taskId, contextId } = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
@@ -79,7 +79,7 @@ describe("a subscription to a task that asks", () => {
     assert.deepEqual(readStates(await second.readRemaining()), ["INPUT_REQUIRED", "CANCELED"]);
   });
 
-  it("ends soon after the task is cancelled, or deleted", async () => {
+  it("ends soon after the task is cancelled or deleted", async () => {
     for (const close of ["CancelTask", "delete"]) {
       const clock = testClock(Date.now());
       const { now, timer } = clock;
@@ -93,7 +93,7 @@ describe("a subscription to a task that asks", () => {
     }
   });
 
-  it("can be left, which stops nothing", async () => {
+  it("stops nothing when its client disconnects", async () => {
     await using it = await a2aWorld();
     const { id: taskId } = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
     const [leaving, staying] = [await openStream(it.test.fetch, taskId), await openStream(it.test.fetch, taskId)];

@@ -47,7 +47,7 @@ const executor = () => combine(fromFunctions(agents), langchainAgents(), langgra
 
 for (const kind of KINDS) {
   describe(`AG-UI's client ${kind}`, () => {
-    it("sees an agent that is the tool of another as a subagent", async () => {
+    it("shows an agent that is the tool of another as a subagent", async () => {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "helped", kind);
       await client.say("helper");
@@ -64,7 +64,7 @@ for (const kind of KINDS) {
       );
     });
 
-    it("sees two messages that are written at the same time", async () => {
+    it("shows two messages that stream concurrently", async () => {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "both", kind);
       await client.say("Go");
@@ -79,7 +79,7 @@ for (const kind of KINDS) {
       assert.equal(client.agent.messages.length, 3);
     });
 
-    it("gives its tools, context and state to a graph that has members for them", async () => {
+    it("passes its tools, context and state to a graph with members for them", async () => {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "told", kind, { initialState: { theme: "dark", other: 1 } });
       const parameters = { type: "object", properties: {} };
@@ -106,7 +106,7 @@ for (const kind of KINDS) {
       assert.deepEqual(client.agent.state, { text: "x".repeat(20_000), n: 2 });
     });
 
-    it("answers under the id of the run that asks, as CopilotKit does, and gets that answer's run again", async () => {
+    it("resumes with the id of the interrupted run, as CopilotKit does, and joins the run of a repeated request", async () => {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "twofold", kind);
       client.agent.addMessage({ id: "u", role: "user", content: "Go" });
@@ -134,7 +134,7 @@ for (const kind of KINDS) {
       assert.equal((await test.service.runs.list(await test.service.threads.idOf(client.agent.threadId))).length, 3);
     });
 
-    it("answers as clients did before interrupts had ids", async () => {
+    it("resumes as clients did before interrupts had ids", async () => {
       await using test = await testService({
         executor: executor(),
         http: { ag_ui: { legacy_interrupts: true } },
@@ -149,7 +149,7 @@ for (const kind of KINDS) {
       assert.equal(interrupts(client)[0]?.message, "Question 2?");
     });
 
-    it("cancels an approval, or decides it action by action", async () => {
+    it("cancels an approval, or decides each action", async () => {
       await using test = await testService({ executor: executor() });
       const edited = { type: "edit", edited_action: { name: "refund", args: { amount: 7 } } };
       for (const [answer, done] of [
@@ -169,7 +169,7 @@ for (const kind of KINDS) {
       }
     });
 
-    it("writes no state where the host does not take it", async () => {
+    it("writes no state with `state: read`", async () => {
       await using test = await testService({ executor: executor(), http: { ag_ui: { state: "read" } } });
       const client = createClient(test, "told", kind, { initialState: { theme: "dark" } });
       await client.say("Hi");

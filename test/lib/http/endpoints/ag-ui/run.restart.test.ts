@@ -12,7 +12,7 @@ import { until } from "../../../../support/until.ts";
 const serve = (file: string): Program => start("test/compat/ai/serve.ts", [file, "0"], { cwd: "." });
 
 for (const kind of KINDS) {
-  it(`kill -9 in the middle breaks the stream, and client ${kind} gets the answer with the next one`, async () => {
+  it(`a killed server breaks the stream of client ${kind}, which gets the answer with the next run`, async () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "agui.db");
     await using first = serve(file);
@@ -42,7 +42,7 @@ for (const kind of KINDS) {
     );
   });
 
-  it(`a deploy in the middle is an error for client ${kind}, and the run goes on`, async () => {
+  it(`a deploy during a stream is an error for client ${kind}, and the run continues`, async () => {
     using folder = temporaryFolder();
     const open = (waits: boolean) => {
       async function* agent({ messages, signal }: FunctionJob) {

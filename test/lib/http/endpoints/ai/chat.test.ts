@@ -28,7 +28,7 @@ const SENDERS: Readonly<Record<string, (id: string, text: string) => readonly [p
 
 for (const [protocol, requestOf] of Object.entries(SENDERS)) {
   describe(`a chat of ${protocol}`, () => {
-    it("with an id that is no UUID is another one for each user of custom authentication", async () => {
+    it("with an id that is no UUID belongs to one user of custom authentication", async () => {
       await using world = await customWorld({ agents: AGENTS, on: { "*": () => true, threads: owning } });
       const send = async (user: string, id: string, text: string): Promise<number> => {
         const [path, body] = requestOf(id, text);
@@ -50,7 +50,7 @@ for (const [protocol, requestOf] of Object.entries(SENDERS)) {
       await assert.rejects(bobs.threads.get(ids[0] as string), { code: "not_found" });
     });
 
-    it("with a UUID is the thread of that id, and another user's answers 404", async () => {
+    it("with a UUID is the thread of that id, and answers 404 to other users", async () => {
       await using world = await customWorld({ agents: AGENTS, on: { "*": () => true, threads: owning } });
       const send = async (user: string): Promise<number> => {
         const [path, body] = requestOf(CHAT, "Hi");
@@ -62,7 +62,7 @@ for (const [protocol, requestOf] of Object.entries(SENDERS)) {
       assert.equal((await world.it.service.runs.list(CHAT)).length, 1);
     });
 
-    it("belongs to the user of an API key, not to the key", async () => {
+    it("belongs to the user of an API key and not to the key", async () => {
       const users = [
         { id: "11111111-1111-4111-8111-111111111111", email: "ann@example.com" },
         { id: "22222222-2222-4222-8222-222222222222", email: "bob@example.com" },
@@ -96,7 +96,7 @@ for (const [protocol, requestOf] of Object.entries(SENDERS)) {
 }
 
 describe("the id of a chat's thread", () => {
-  it("is the same in another process, and tells texts from UUIDs", async () => {
+  it("is the same in every process, and differs between texts and UUIDs", async () => {
     await using first = await testService({ agents: AGENTS });
     await using second = await testService({ agents: AGENTS });
     const { idOf } = first.service.threads;

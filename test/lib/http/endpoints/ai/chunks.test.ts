@@ -146,9 +146,9 @@ const RECORDED = String.raw`
   .map((line) => `data: ${line}\n\n`)
   .join("");
 
-describe("the chunks of a chat", () => {
+describe("chunks of a chat", () => {
   for (const ai_sdk of [5, 6, 7] as const) {
-    it(`are of version ${ai_sdk}, whatever the agent does`, async () => {
+    it(`match version ${ai_sdk} for every agent`, async () => {
       await using test = await testService({ executor: executor() });
       const texts = { clerk: "refund lookup mail", plain: "lookup fails", helped: "helper" };
       for (const agent of [...Object.keys(agents), "clerk", "plain", "helped", "both", "asks", "twice", "outer"]) {
@@ -158,7 +158,7 @@ describe("the chunks of a chat", () => {
     });
   }
 
-  it("are these, byte for byte", async () => {
+  it("have these exact bytes", async () => {
     await using test = await testService({ executor: executor() });
     const response = await post(test, "rich", "Go");
     assert.deepEqual(
@@ -176,7 +176,7 @@ describe("the chunks of a chat", () => {
     assert.equal(chunks, RECORDED);
   });
 
-  it("leave out what subagents say, and have what subgraphs say", async () => {
+  it("exclude messages of subagents and include those of subgraphs", async () => {
     await using test = await testService({ executor: executor() });
     assert.equal(
       joinText(await readChunks(await post(test, "helped", "helper"))),
@@ -186,7 +186,7 @@ describe("the chunks of a chat", () => {
     assert.equal(joinText(outer), "From inside");
   });
 
-  it("show what subagents say as preliminary outputs, where the host wants it", async () => {
+  it("include messages of subagents as preliminary outputs if the host enables it", async () => {
     await using test = await testService({ executor: executor(), http: { ai: { subagents: "preliminary" } } });
     for (const ai_sdk of [5, 6, 7] as const) {
       const id = `c${ai_sdk}`;
@@ -212,7 +212,7 @@ describe("the chunks of a chat", () => {
     assert.deepEqual(stored.messages, plain(chat.messages));
   });
 
-  it("ask for approval of a call that is in no message, and show its answer", async () => {
+  it("request approval of a call that is in no message, and contain the decision", async () => {
     await using test = await testService({ executor: executor() });
     const chunks = await readChunks(await post(test, "apart", "Go"));
     const request = chunks.find(({ type }) => type === "tool-approval-request");
@@ -221,7 +221,7 @@ describe("the chunks of a chat", () => {
     assert.deepEqual([input?.dynamic, input?.toolName, request?.reason], [true, "pay", "Money"]);
   });
 
-  it("reject what is open, when the person writes instead", async () => {
+  it("reject pending approvals if the next message is text", async () => {
     await using test = await testService({ executor: executor() });
     await readChunks(await post(test, "clerk", "refund mail"));
     const chunks = await readChunks(await post(test, "clerk", "Rather not"));

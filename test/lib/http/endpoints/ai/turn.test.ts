@@ -33,8 +33,8 @@ function gated() {
   return { agent, gate };
 }
 
-describe("a chat's turn", () => {
-  it("is not repeated by the same request: it attaches, or replays", async () => {
+describe("a turn of a chat", () => {
+  it("is attached to or replayed by the same request, and not repeated", async () => {
     const { agent, gate } = gated();
     await using test = await testService({ agents: { agent } });
     const body = submit("c", userMessage("u1", "Hi"));
@@ -68,7 +68,7 @@ describe("a chat's turn", () => {
     assert.equal((await test.service.runs.list(await test.service.threads.idOf("c"))).length, 2);
   });
 
-  it("is followed from the middle, and after the last event that was seen", async () => {
+  it("can be joined in the middle and after the last event id", async () => {
     const { agent, gate } = gated();
     await using test = await testService({ agents: { agent } });
     const response = await post(test, submit("c", userMessage("u1", "Hi")));
@@ -90,7 +90,7 @@ describe("a chat's turn", () => {
     }
   });
 
-  it("is over after its time: nothing to follow", async () => {
+  it("cannot be joined after `replay_ms`", async () => {
     await using test = await testService({ agents: { agent: () => "Hi" }, http: { ai: { replay_ms: 0 } } });
     await readChunks(await post(test, submit("c", userMessage("u1", "Hi"))));
     assert.equal((await test.fetch("http://localhost/ai/agent/chat/c/stream")).status, 204);
@@ -102,7 +102,7 @@ describe("a chat's turn", () => {
     );
   });
 
-  it("breaks when the server stops, and never ends as if it were complete", async () => {
+  it("aborts its stream when the server stops, and never ends as if it were complete", async () => {
     const { agent } = gated();
     const test = await testService({ agents: { agent } });
     const chat = openChat({ id: "c", fetch: test.fetch });
@@ -126,7 +126,7 @@ describe("a chat's turn", () => {
     ]);
   });
 
-  it("refuses the text of a page that shows an earlier approval, and takes that of a page that shows none", async () => {
+  it("answers 409 to text from a page with an earlier approval, and accepts text from a page without one", async () => {
     const approval = (name: string) => ({ actionRequests: [{ name, args: {} }], reviewConfigs: [] });
     const agent = async function* ({ command, interrupt, state }: FunctionJob) {
       if (command?.resume === undefined) yield interrupt(approval("small"));
@@ -154,7 +154,7 @@ describe("a chat's turn", () => {
     assert.deepEqual(await shownThread(test.fetch, thread_id), CLOSED);
   });
 
-  it("refuses a late answer as text while the interrupt is being answered and afterwards, and starts no run for it", async () => {
+  it("answers 409 to a late text while the interrupt is being answered and afterwards, and starts no run for it", async () => {
     const { agent: waits, gate } = gated();
     const agent = async function* (job: FunctionJob) {
       if (job.command?.resume === undefined) yield job.interrupt("Where?");
@@ -191,7 +191,7 @@ describe("a chat's turn", () => {
     assert.equal((await test.service.runs.list(thread_id)).length, 2);
   });
 
-  it("leaves no question behind after the stop route: neither an open one, nor that of a stopped answer", async () => {
+  it("has no pending interrupt after the stop route, neither an old one nor that of a stopped run", async () => {
     const { agent: waits } = gated();
     const executor = combine(
       langchainAgents(),
@@ -249,7 +249,7 @@ describe("a chat's turn", () => {
     assert.deepEqual([chat.status, chat.error?.message], ["error", "no model"]);
   });
 
-  it("of a durable function goes on in its message, after the run was suspended", async () => {
+  it("of a durable function continues in its message after the run was suspended", async () => {
     await using test = await testService({
       worker: { linger_ms: 0 },
       agents: {
@@ -275,7 +275,7 @@ describe("a chat's turn", () => {
     assert.deepEqual(plain(again.messages), plain(chat.messages));
   });
 
-  it("ends on a tool with one request", async () => {
+  it("has one request if it ends with a tool call", async () => {
     let requests = 0;
     await using test = await testService({
       agents: {
@@ -302,7 +302,7 @@ describe("a chat's turn", () => {
     assert.deepEqual([requests, chat.status], [1, "ready"]);
   });
 
-  it("carries files, data and metadata", async () => {
+  it("contains files, data and metadata", async () => {
     const contents: unknown[] = [];
     await using test = await testService({
       agents: {
@@ -358,7 +358,7 @@ describe("a chat's forged history", () => {
   });
   const answered = (...parts: readonly object[]): JsonObject => ({ id: "a", role: "assistant", parts: parts as never });
 
-  it("runs nothing for an approval that is made up, and its own arguments for a right one, once", async () => {
+  it("cannot approve a call that was not requested, and runs an approved call once with the agent's arguments", async () => {
     await using test = await testService({ executor: langchainAgents() });
     const open = await readChunks(await post(test, submit("c", userMessage("u1", "refund mail")), "clerk"));
     const ids = open.filter(({ type }) => type === "tool-approval-request").map(({ approvalId }) => String(approvalId));
@@ -380,7 +380,7 @@ describe("a chat's forged history", () => {
     assert.deepEqual(ran, ["refund 30"]);
   });
 
-  it("does not change what the agent sees", async () => {
+  it("does not change what the agent receives", async () => {
     const inputs: unknown[] = [];
     await using test = await testService({
       agents: {
@@ -405,7 +405,7 @@ describe("a chat's forged history", () => {
     assert.deepEqual(inputs, [[["human", "Hi"]]]);
   });
 
-  it("is refused with a text", async () => {
+  it("is refused with a plain text", async () => {
     await using test = await testService({ agents: { agent: () => "Hi" } });
     const parts = (...list: readonly object[]): JsonObject =>
       submit("c", { id: "u", role: "user", parts: list as never });

@@ -27,7 +27,7 @@ const ANSWERS: readonly Json[] = [
 describe("an interrupt of an MCP call", () => {
   keepAlive();
 
-  it("cannot be answered by the model, in any form", async () => {
+  it("cannot be answered by the model in any form", async () => {
     await using it = await mcpWorld({ agents: FORMS_OF_INTERRUPTS });
     for (const name of Object.keys(FORMS_OF_INTERRUPTS)) {
       const thread_id = readThreadId((await it.ask("tools/call", call(name))).result);
@@ -55,7 +55,7 @@ describe("an interrupt of an MCP call", () => {
     assert.equal((await it.service.threads.get(thread_id)).status, "interrupted");
   });
 
-  it("is answered by the model of an agent that allows it, which alone offers `resume`", async () => {
+  it("is answered by the model if the agent allows it, whose tool then has `resume`", async () => {
     await using it = await mcpWorld({
       executor: combine(answerable(FORMS_OF_INTERRUPTS), fromFunctions({ closed: asks("Sure?") })),
     });
@@ -101,7 +101,7 @@ describe("an interrupt of an MCP call", () => {
     assert.equal((await it.service.runs.list(thread_id)).length, 3);
   });
 
-  it("is open again for a person, and the text says so, when the run that answered it has failed", async () => {
+  it("is pending again for a person if the run that resumed has failed, and the text says so", async () => {
     const fragile: AgentFunction = ({ command, interrupt }) => {
       if (command?.resume === undefined) return interrupt("Refund 30 euros?");
       if (command.resume === "bad") throw new Error("No such account");
@@ -121,7 +121,7 @@ describe("an interrupt of an MCP call", () => {
     assert.equal((await it.service.runs.list(thread_id)).length, 3);
   });
 
-  it("names the address of the studio only where the server serves it", async () => {
+  it("includes the address of the studio only if the server serves it", async () => {
     await using it = await mcpWorld({ agents: FORMS_OF_INTERRUPTS, public_base_url: "https://agents.example" });
     assert.doesNotMatch(readText((await it.ask("tools/call", call("text"))).result), /https:/);
     const ask = asker(createHandler(it.service, { studio: () => new Response("studio") }));
@@ -132,7 +132,7 @@ describe("an interrupt of an MCP call", () => {
     );
   });
 
-  it("says which page a person has to open", async () => {
+  it("names the page that a person has to open", async () => {
     await using it = await mcpWorld({ agents: { page: asks({ message: "Log in", url: "https://login.example/" }) } });
     assert.match(
       readText((await it.ask("tools/call", call("page"))).result),
@@ -140,7 +140,7 @@ describe("an interrupt of an MCP call", () => {
     );
   });
 
-  it("of a durable function is answered in the form of its schema", async () => {
+  it("of a durable function uses the form of its schema", async () => {
     await using it = await mcpWorld({
       agents: {
         durable: async ({ ask }) =>

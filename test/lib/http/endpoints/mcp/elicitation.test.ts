@@ -26,8 +26,8 @@ import {
 const YES = { answer: "yes" };
 const yes = (question: JsonObject | undefined): JsonObject => replyTo(question ?? {}, YES);
 
-describe("the session of MCP", () => {
-  it("says what the client can do, and an unreadable id is as none", async () => {
+describe("an MCP session", () => {
+  it("stores the capabilities of the client in its id, and treats an invalid id as none", async () => {
     await using it = await mcpWorld();
     const { fetch } = it.test;
     const { id } = await session(fetch, {
@@ -54,7 +54,7 @@ describe("the session of MCP", () => {
     assert.match(page.headers.get("access-control-expose-headers") ?? "", /Mcp-Session-Id/);
   });
 
-  it("needs what is asked: clients without it get the handle", async () => {
+  it("requires elicitation of forms, and otherwise returns the handle", async () => {
     await using it = await mcpWorld();
     const { fetch } = it.test;
     const lacking: JsonObject[] = [{ roots: {} }, { elicitation: { url: {} } }];
@@ -78,10 +78,10 @@ const answerAsPerson = async ({ runs }: Service, thread_id: string): Promise<voi
   await (await runs.wait(thread_id, { assistant_id: "refund", command: { resume: "later" } })).result;
 };
 
-describe("a call of MCP that asks on its answer", () => {
+describe("an MCP call with elicitation in its response stream", () => {
   keepAlive();
 
-  it("goes on with the reply, once", async () => {
+  it("continues once after the reply", async () => {
     await using it = await mcpWorld();
     const client = await session(it.test.fetch);
     const { questions, result } = await client.callWithQuestions(call("refund"));
@@ -103,7 +103,7 @@ describe("a call of MCP that asks on its answer", () => {
     assert.equal(runs[0]?.metadata.task_id, runs[1]?.run_id);
   });
 
-  it("is not changed by a reply that is forged, of another session, of another user or late", async () => {
+  it("ignores a reply that is forged, late or of another session or user", async () => {
     await using it = await customWorld({ agents: AGENTS, on: { "*": () => true } });
     const { fetch, service } = it.it;
     const as = (name: string, id?: string) =>
@@ -133,7 +133,7 @@ describe("a call of MCP that asks on its answer", () => {
     assert.equal(await ann.send(yes(question)), 202);
   });
 
-  it("asks for permission again, for the reply and while it waits", async () => {
+  it("authorizes again for the reply and while it waits", async () => {
     let isAllowed = true;
     await using it = await customWorld({ agents: AGENTS, on: { "*": () => isAllowed } });
     const ann = await session(it.it.fetch, { headers: { authorization: "Bearer ann" } });
@@ -151,7 +151,7 @@ describe("a call of MCP that asks on its answer", () => {
     assert.equal((await it.it.service.runs.list(thread_id)).length, 2);
   });
 
-  it("takes a reply of a megabyte", async () => {
+  it("accepts a reply of a megabyte", async () => {
     await using it = await mcpWorld();
     const client = await session(it.test.fetch);
     const { questions, result } = await client.callWithQuestions(call("refund"));
@@ -160,7 +160,7 @@ describe("a call of MCP that asks on its answer", () => {
     assert.equal(readText(await result), `Got "${answer}"`);
   });
 
-  it("tells the agent of a refusal, and gives the handle if the person does not decide", async () => {
+  it("passes a refusal to the agent, and returns the handle if the person does not decide", async () => {
     await using it = await mcpWorld();
     const client = await session(it.test.fetch);
     const declined = await client.callWithQuestions(call("refund"));
@@ -191,7 +191,7 @@ describe("a call of MCP that asks on its answer", () => {
     }
   });
 
-  it("waits for the replies to all of its questions, in any order", async () => {
+  it("waits for the replies to all of its interrupts, in any order", async () => {
     const form = (key: string): JsonObject => ({
       ...{ key, message: key },
       requestedSchema: { type: "object", properties: { name: { type: "string" } }, required: ["name"] },
@@ -222,7 +222,7 @@ describe("a call of MCP that asks on its answer", () => {
     assert.deepEqual(resumed, [{ name: "Stored" }, { name: "Stored" }]);
   });
 
-  it("asks again, and reports the progress of each run", async () => {
+  it("interrupts again, and reports the progress of each run", async () => {
     await using it = await mcpWorld({
       agents: {
         async *twice({ command, interrupt, state }) {
@@ -255,7 +255,7 @@ describe("a call of MCP that asks on its answer", () => {
     assert.deepEqual(notes, [...new Set(notes)].sort());
   });
 
-  it("goes on when a person answers elsewhere", async () => {
+  it("continues when a person answers elsewhere", async () => {
     await using it = await mcpWorld();
     const client = await session(it.test.fetch);
     const { questions, result } = await client.callWithQuestions(call("approves"));
@@ -268,7 +268,7 @@ describe("a call of MCP that asks on its answer", () => {
     assert.equal((await it.service.runs.list(thread_id)).length, 2);
   });
 
-  it("keeps its question when the client hangs up, and when the server stops", async () => {
+  it("keeps its interrupt when the client disconnects and when the server stops", async () => {
     await using it = await mcpWorld();
     const client = await session(it.test.fetch);
     const response = await client.open("tools/call", call("refund"));
@@ -286,7 +286,7 @@ describe("a call of MCP that asks on its answer", () => {
     assert.match(readText(await result), /^The agent asks: Refund 30 euros\? Only a person can answer/);
   });
 
-  it("is cancelled by its client, while it works and while it asks, and by no other", async () => {
+  it("is cancelled only by its client, while it works and while it waits", async () => {
     const { agent, reached, open, reset } = gate();
     await using it = await mcpWorld({ agents: { ...AGENTS, waits: agent } });
     const client = await session(it.test.fetch);
@@ -331,7 +331,7 @@ describe("a call of MCP that asks on its answer", () => {
   });
 
   for (const mode of ["normal", "lost"] as const)
-    it(`takes the reply, and the cancelled request, at another process; signals: ${mode}`, async () => {
+    it(`accepts the reply and the cancellation at another process; signals: ${mode}`, async () => {
       const agents = { ...AGENTS, waits: gate().agent };
       const world = await processes({ mode, concurrency: [1, 0], executor: () => fromFunctions(agents) });
       const [first, second] = world.services.map((service) => createHandler(service)) as [typeof fetch, typeof fetch];

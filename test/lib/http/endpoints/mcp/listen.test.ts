@@ -59,10 +59,10 @@ async function until(messages: AsyncGenerator<JsonObject, void>, status: string)
   }
 }
 
-describe("a subscription of MCP", () => {
+describe("an MCP subscription", () => {
   keepAlive();
 
-  it("says what becomes of tasks, as tasks/get does, until all have ended", async () => {
+  it("reports tasks as tasks/get does until all have ended", async () => {
     await using it = await mcpWorld(AT_ONCE);
     const taskId = await created(it.ask, "refund");
     const response = await listening(it.test.fetch, [taskId, taskId]);
@@ -85,7 +85,7 @@ describe("a subscription of MCP", () => {
     assert.equal((await messages.next()).done, true);
   });
 
-  it("says that a task was cancelled, without a run", async () => {
+  it("reports a task that was cancelled without a run", async () => {
     await using it = await mcpWorld(AT_ONCE);
     const taskId = await created(it.ask, "refund");
     const messages = messagesIn(await listening(it.test.fetch, [taskId]));
@@ -96,7 +96,7 @@ describe("a subscription of MCP", () => {
     assert.equal((await next(messages)).result?.resultType, "complete");
   });
 
-  it("leaves out tasks that are absent, or of another user", async () => {
+  it("excludes unknown tasks and those of other users", async () => {
     await using it = await customWorld({
       agents: AGENTS,
       on: { "*": owning, "assistants:read": () => true, "assistants:search": () => true },
@@ -118,7 +118,7 @@ describe("a subscription of MCP", () => {
     assert.equal((await next(messages)).result?.resultType, "complete");
   });
 
-  it("refuses what does not fit", async () => {
+  it("refuses invalid parameters", async () => {
     await using it = await mcpWorld(AT_ONCE);
     const ask = (notifications: JsonObject[string], options: object = BOTH) =>
       it.ask("subscriptions/listen", { notifications }, options);
@@ -148,7 +148,7 @@ describe("a subscription of MCP", () => {
     assert.equal((await messages.next()).done, true);
   });
 
-  it("breaks off when the key is revoked, as a call that asks does", async () => {
+  it("aborts when the key is revoked, as an interrupted call does", async () => {
     await using it = await mcpWorld({ ...AT_ONCE, auth: { mode: "api_key" } });
     const { accounts } = it.service;
     const { key, row } = await accounts.createKey({ kind: "sk" });
@@ -164,7 +164,7 @@ describe("a subscription of MCP", () => {
     for (const end of ends) await assert.rejects(end);
   });
 
-  it("breaks off when its caller may read no more", async () => {
+  it("aborts when its caller loses the permission to read", async () => {
     let isAllowed = true;
     await using it = await customWorld({ agents: AGENTS, on: { "*": () => isAllowed }, ...AT_ONCE });
     const as = { ...BOTH, headers: { authorization: "Bearer ann" } };
@@ -177,7 +177,7 @@ describe("a subscription of MCP", () => {
   });
 
   for (const mode of ["normal", "lost"] as const)
-    it(`tells of tasks that another process executes; signals: ${mode}`, async () => {
+    it(`reports tasks that another process executes; signals: ${mode}`, async () => {
       const { agent, reached, open } = gate();
       const executor = () => fromFunctions({ waits: agent });
       const world = await processes({ mode, concurrency: [1, 0], executor });

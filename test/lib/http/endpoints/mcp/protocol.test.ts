@@ -21,8 +21,8 @@ import {
 const MODERN = { capabilities: {} };
 const LIVE = { capabilities: TASKS };
 
-describe("the transport of MCP", () => {
-  it("answers each wrong request as the specification says", async () => {
+describe("the MCP endpoint", () => {
+  it("answers each invalid request as the specification says", async () => {
     await using it = await mcpWorld();
     const { fetch } = it.test;
     const post = (body: string, headers: Record<string, string> = {}) =>
@@ -83,7 +83,7 @@ describe("the transport of MCP", () => {
     }
   });
 
-  it("answers each wrong request of 2026-07-28 as the specification says", async () => {
+  it("answers each invalid request of 2026-07-28 as the specification says", async () => {
     await using it = await mcpWorld();
     const { ask } = it;
     const version = "io.modelcontextprotocol/protocolVersion";
@@ -134,7 +134,7 @@ describe("the transport of MCP", () => {
     });
   });
 
-  it("takes batches of the versions that have them", async () => {
+  it("accepts batches in the versions that have them", async () => {
     await using it = await mcpWorld();
     const createMessage = (id: number, method: string, params: JsonObject = {}) => ({
       jsonrpc: "2.0",
@@ -173,7 +173,7 @@ describe("the transport of MCP", () => {
     }
   });
 
-  it("answers nonsense, and fails for none of it", async () => {
+  it("answers malformed messages without an internal error", async () => {
     await using it = await mcpWorld();
     const values: JsonObject[string][] = [
       null,
@@ -246,7 +246,7 @@ describe("the transport of MCP", () => {
     );
   });
 
-  it("says where tokens come from, if the host does", async () => {
+  it("names the authorization server if the host configures it", async () => {
     const protected_resource = {
       resource: "https://agents.example/mcp",
       authorization_servers: ["https://login.example"],
@@ -279,8 +279,8 @@ describe("the transport of MCP", () => {
   });
 });
 
-describe("the tools of MCP", () => {
-  it("are the default assistants, and those that say so, by name and in one order", async () => {
+describe("MCP tools", () => {
+  it("are the default assistants and those with metadata for it, by name and in a fixed order", async () => {
     await using it = await mcpWorld();
     const { ask, service } = it;
     const mcp = { tool: true };
@@ -315,7 +315,7 @@ describe("the tools of MCP", () => {
     assert.deepEqual((await ask("tools/list", { cursor: "x" })).error.code, -32602);
   });
 
-  it("are not those of others, which are as none", async () => {
+  it("exclude those of other users, which get the response of unknown tools", async () => {
     await using it = await customWorld({ agents: AGENTS, on: { "*": owning, "assistants:search": owning } });
     const as = (name: string) => ({ headers: { authorization: `Bearer ${name}` } });
     const ask = asker(it.it.fetch);
@@ -332,7 +332,7 @@ describe("the tools of MCP", () => {
     assert.equal(foreign.text.replace("mine", "none"), absent.text);
   });
 
-  it("show their two arguments, unless the options leave them out", async () => {
+  it("have the arguments `thread_id` and `resume`, unless the options remove them", async () => {
     const names = async (it: Awaited<ReturnType<typeof mcpWorld>>) => {
       const [{ inputSchema } = { inputSchema: {} }] = (await it.ask("tools/list")).result.tools as {
         inputSchema: JsonObject;

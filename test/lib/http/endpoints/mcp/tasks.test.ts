@@ -38,8 +38,8 @@ const created = async (ask: Ask, name: string, options: object = BOTH): Promise<
   return result;
 };
 
-describe("a task of MCP", () => {
-  it("is what a call becomes that takes long, and a short one does not", async () => {
+describe("an MCP task", () => {
+  it("is created for a long call and not for a short one", async () => {
     await using it = await mcpWorld({ agents: { ...AGENTS, waits }, http: { mcp: { task_after_ms: 300 } } });
     const short = (await it.ask("tools/call", call("echo"), LIVE)).result;
     assert.deepEqual([short.resultType, readText(short)], ["complete", "You said Hi"]);
@@ -51,7 +51,7 @@ describe("a task of MCP", () => {
     assert.equal((await polled(it.ask, taskId as string, "working")).resultType, "complete");
   });
 
-  it("has the result, the error of the agent, or why the run did not end", async () => {
+  it("contains the result, the agent's error, or why the run did not end", async () => {
     await using it = await mcpWorld({
       ...AT_ONCE,
       executor: fromFunctions({ ...AGENTS, late: { agent: waits, timeout_ms: 100 } }),
@@ -82,7 +82,7 @@ describe("a task of MCP", () => {
     });
   });
 
-  it("asks, keeps the answers until all are there, and goes on once", async () => {
+  it("requires input, keeps the responses until all are there, and continues once", async () => {
     await using it = await mcpWorld(AT_ONCE);
     const { taskId } = await created(it.ask, "refund");
     const task = await polled(it.ask, taskId as string, "input_required");
@@ -107,7 +107,7 @@ describe("a task of MCP", () => {
     assert.equal((await it.ask("tasks/update", { taskId: taskId as string, inputResponses: 3 }, BOTH)).status, 400);
   });
 
-  it("never has a key again: an update that comes twice answers no later question", async () => {
+  it("never reuses a key, so a repeated update answers no later interrupt", async () => {
     await using it = await mcpWorld({ ...AT_ONCE, agents: { twice: asksTwice({ key: "sure", question: "Sure?" }) } });
     const { taskId } = await created(it.ask, "twice");
     const readTaskIds = async (): Promise<string[]> =>
@@ -128,7 +128,7 @@ describe("a task of MCP", () => {
     assert.equal(readText(readResult(await polled(it.ask, taskId as string, "completed"))), "a b");
   });
 
-  it("is seen to be answered by a person in the studio", async () => {
+  it("continues after a person has answered in the studio", async () => {
     await using it = await mcpWorld(AT_ONCE);
     const { taskId } = await created(it.ask, "approves", LIVE);
     await until(
@@ -144,7 +144,7 @@ describe("a task of MCP", () => {
     assert.match(readText(readResult(await polled(it.ask, taskId as string, "completed"))), /approve/);
   });
 
-  it("is what a call becomes that asks, where the client cannot be asked", async () => {
+  it("is created for an interrupted call if the client has no elicitation", async () => {
     await using it = await mcpWorld();
     const { taskId } = await created(it.ask, "refund", LIVE);
     const task = await polled(it.ask, taskId as string, "input_required");
@@ -152,7 +152,7 @@ describe("a task of MCP", () => {
     assert.equal((await it.ask("tools/call", call("refund"), BOTH)).result.resultType, "input_required");
   });
 
-  it("is cancelled while it works and while it asks, and not once it has ended", async () => {
+  it("can be cancelled while it works or is interrupted, and not after its end", async () => {
     await using it = await mcpWorld({ ...AT_ONCE, agents: { ...AGENTS, waits } });
     const cancel = async (taskId: string) => {
       const { result } = await it.ask("tasks/cancel", { taskId }, BOTH);
@@ -175,7 +175,7 @@ describe("a task of MCP", () => {
     await polled(it.ask, done, "completed");
   });
 
-  it("is not the end of its client's connection", async () => {
+  it("survives the connection of its client", async () => {
     await using it = await mcpWorld({ agents: { waits } });
     await it.service.assistants.update("waits", { metadata: { mcp: { task: "always" } } });
     const { taskId } = await created(it.ask, "waits", LIVE);
@@ -185,7 +185,7 @@ describe("a task of MCP", () => {
     assert.deepEqual([refused.status, refused.error.data], [400, { requiredCapabilities: TASKS }]);
   });
 
-  it("of another user, or none, is the same as an absent one", async () => {
+  it("of another user gets the response of an absent task", async () => {
     await using it = await customWorld({
       agents: AGENTS,
       on: { "*": owning, "assistants:read": () => true, "assistants:search": () => true },
@@ -212,7 +212,7 @@ describe("a task of MCP", () => {
     assert.equal((await polled(as("ann"), taskId as string, "input_required")).status, "input_required");
   });
 
-  it("that one process has created is there in every other", async () => {
+  it("can be read in every process", async () => {
     const world = await processes({ concurrency: [1, 0] });
     const [first, second] = world.services.map((service) => asker(createHandler(service))) as [Ask, Ask];
     await world.services[0]?.assistants.update("count", { metadata: { mcp: { task: "always" } } });

@@ -36,7 +36,7 @@ const ERAS = [{}, { capabilities: {} }];
 describe("arguments of an MCP tool", () => {
   keepAlive();
 
-  it("that do not fit its schema are a result with all findings, and start no run", async () => {
+  it("that do not match its schema give a result with all findings, and start no run", async () => {
     await using it = await world();
     const misfits: readonly (readonly [arguments: JsonObject, ...findings: string[]])[] = [
       [{ question: 3 }, "arguments.question must be of type string"],
@@ -70,7 +70,7 @@ describe("arguments of an MCP tool", () => {
     assert.deepEqual((await it.service.threads.search({})).items, []);
   });
 
-  it("that fit start a run, also beside `thread_id`", async () => {
+  it("that match start a run, also with `thread_id`", async () => {
     await using it = await world();
     const callParams: JsonObject = {
       ...{ question: "Why", count: 9, kind: "long", code: "ABC", who: null, pair: ["a", 1], byName: { ann: true } },
@@ -86,7 +86,7 @@ describe("arguments of an MCP tool", () => {
     assert.equal((await it.service.runs.list(thread_id)).length, 2);
   });
 
-  it("are checked by required members, references and conditions of other executors", async () => {
+  it("are checked with required members, references and conditions in schemas of other executors", async () => {
     const named = {
       type: "object",
       properties: { name: { type: "string" }, in: { $ref: "#/$defs/named" } },
@@ -142,7 +142,7 @@ describe("arguments of an MCP tool", () => {
     assert.equal(readText((await it.ask("tools/call", call("echo"))).result), "You said Hi");
   });
 
-  it("are listed up to a limit, and large ones take no long time", async () => {
+  it("are reported up to a limit, and large ones are checked in a short time", async () => {
     await using it = await world();
     const byName: JsonObject = Object.fromEntries(Array.from({ length: 15_000 }, (_, i) => [`n${i}`, i]));
     const { result } = await it.ask("tools/call", { name: "find", arguments: { question: "Why", byName } });
@@ -150,7 +150,7 @@ describe("arguments of an MCP tool", () => {
     assert.deepEqual([lines.length, lines.at(-1)], [22, "- and more"]);
   });
 
-  it("are no tool result but an error where the request itself is malformed, or names no tool", async () => {
+  it("give a protocol error if the request is malformed or names no tool", async () => {
     await using it = await world();
     const malformed: readonly JsonObject[] = [
       { name: "nobody", arguments: {} },

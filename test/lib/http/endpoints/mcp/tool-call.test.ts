@@ -26,10 +26,10 @@ import {
 
 const MODERN = { capabilities: {} };
 
-describe("a call of MCP", () => {
+describe("an MCP tool call", () => {
   keepAlive();
 
-  it("is a run on a thread of its own, which expires", async () => {
+  it("starts a run on a new thread, which expires", async () => {
     await using it = await mcpWorld({ retention: { mcp_ms: 60_000 } });
     const { result } = await it.ask("tools/call", call("echo"));
     const thread = await it.service.threads.get(readThreadId(result), { include: ["ttl"] });
@@ -39,7 +39,7 @@ describe("a call of MCP", () => {
     assert.deepEqual([run.metadata.created_by, run.status, run.multitask_strategy], ["mcp", "success", "enqueue"]);
   });
 
-  it("gives the reply, else the output, and a failed agent as a result", async () => {
+  it("returns the reply or else the output, and the error of a failed agent as a result", async () => {
     await using it = await mcpWorld();
     const { _meta: _, ...values } = (await it.ask("tools/call", call("answers"))).result;
     assert.deepEqual(values.structuredContent, { answer: 42 });
@@ -51,7 +51,7 @@ describe("a call of MCP", () => {
     assert.equal((await it.ask("tools/call", { name: "echo", arguments: [] })).error.code, -32602);
   });
 
-  it("asks the client, and repeats the result for a repeated answer", async () => {
+  it("asks the client, and returns the same result for a repeated reply", async () => {
     await using it = await mcpWorld();
     const first = (await it.ask("tools/call", call("refund"), { capabilities: FORMS })).result;
     const [request] = Object.values(first.inputRequests as JsonObject);
@@ -72,7 +72,7 @@ describe("a call of MCP", () => {
     assert.equal(runs[0]?.metadata.task_id, runs[1]?.run_id);
   });
 
-  it("asks again for what is missing or does not fit, and closes nothing if the person does not decide", async () => {
+  it("asks again if input is missing or invalid, and keeps the interrupt if the person does not decide", async () => {
     await using it = await mcpWorld();
     const ask = (params: JsonObject) => it.ask("tools/call", call("refund", params), { capabilities: FORMS });
     const first = (await ask({})).result;
@@ -90,7 +90,7 @@ describe("a call of MCP", () => {
     assert.equal(readText(declined), 'Got {"action":"decline"}');
   });
 
-  it("refuses a state that is forged, or of another call, caller or time", async () => {
+  it("refuses a request state that is forged or of another call, caller or time", async () => {
     await using it = await customWorld({ agents: AGENTS, on: { "*": () => true } });
     const ask = asker(it.it.fetch);
     const as = (name: string) => ({ capabilities: FORMS, headers: { authorization: `Bearer ${name}` } });
@@ -113,7 +113,7 @@ describe("a call of MCP", () => {
     assert.equal((await ask("tools/call", call("refund", reply), as("ann"))).error.code, -32602);
   });
 
-  it("answers no later question with an answer that comes twice, though both have one key", async () => {
+  it("answers no later interrupt with a repeated reply, although both have one key", async () => {
     await using it = await mcpWorld({
       agents: {
         async *twice({ command, interrupt, state }) {
@@ -137,7 +137,7 @@ describe("a call of MCP", () => {
     assert.equal(readText((await ask(answered(second, { answer: "b" }))).result), "a b");
   });
 
-  it("answers no later question while somebody else answers the first one", async () => {
+  it("answers no later interrupt while another client answers the first one", async () => {
     const storage = nodeSqlite(":memory:");
     let reads = 0;
     let [nth, answer] = [0, async (): Promise<void> => {}];
@@ -171,7 +171,7 @@ describe("a call of MCP", () => {
     }
   });
 
-  it("gives clients that cannot be asked a handle, which the model answers if the agent allows it", async () => {
+  it("returns a handle to clients without elicitation, which the model answers if the agent allows it", async () => {
     await using it = await mcpWorld({ executor: answerable(AGENTS) });
     const first = (await it.ask("tools/call", call("refund"))).result;
     const thread_id = readThreadId(first);
@@ -195,7 +195,7 @@ describe("a call of MCP", () => {
     );
   });
 
-  it("asks a person to approve by a form, with each decision", async () => {
+  it("asks a person for approval by a form with each decision", async () => {
     await using it = await mcpWorld();
     const decide = async (content: JsonObject, action = "accept") => {
       const first = (await it.ask("tools/call", call("approves"), { capabilities: FORMS })).result;
@@ -210,7 +210,7 @@ describe("a call of MCP", () => {
     assert.equal(await decide({ decision: "edit", args: '{"amount":3}' }), edited);
   });
 
-  it("reports its progress, which grows, and then its result", async () => {
+  it("reports growing progress, and then its result", async () => {
     await using it = await mcpWorld({
       agents: {
         async *works({ emit }) {
@@ -243,7 +243,7 @@ describe("a call of MCP", () => {
     assert.equal(readText(result), "Done");
   });
 
-  it("is cancelled by a client of 2026-07-28 that hangs up, and by no other", async () => {
+  it("is cancelled when its client of 2026-07-28 disconnects, and by no other", async () => {
     const { agent, reached, open, reset } = gate();
     await using it = await mcpWorld({ agents: { waits: agent } });
     const hangUp = async (options: object): Promise<string> => {
@@ -264,7 +264,7 @@ describe("a call of MCP", () => {
     await until(async () => (await it.service.runs.get(null, legacy)).status === "success");
   });
 
-  it("with progress is cancelled by the client that hangs up, too", async () => {
+  it("with progress is cancelled when its client disconnects", async () => {
     const { agent, reached } = gate();
     await using it = await mcpWorld({ agents: { waits: agent } });
     const options = { ...MODERN, meta: { progressToken: 1 } };
@@ -278,7 +278,7 @@ describe("a call of MCP", () => {
     await until(async () => (await it.service.runs.get(null, run_id)).status === "interrupted");
   });
 
-  it("says that it goes on when the server stops", async () => {
+  it("reports that the run continues when the server stops", async () => {
     const { agent, reached } = gate();
     await using it = await mcpWorld({ agents: { waits: agent } });
     const answer = it.ask("tools/call", call("waits"));
