@@ -10,8 +10,8 @@ const agent: AgentFunction = async function* ({ messages }: FunctionJob) {
   yield `Message ${messages.length}: ${typeof content === "string" ? content : JSON.stringify(content)}`;
 };
 
-describe("a page of useChat in Chromium", () => {
-  it("sends a file, and edits a message, also after a reload", async () => {
+describe("a useChat page in Chromium", () => {
+  it("sends a file and edits a message, also after a reload", async () => {
     await using host = await openHost(await bundleWithSdk("ai-page.ts"), () => fromFunctions({ agent }), "/api");
     await using principal = await openBrowser();
     const page = await principal.context.newPage();
@@ -41,7 +41,7 @@ describe("a page of useChat in Chromium", () => {
     assert.deepEqual(await lines("Message 1: Instead"), edited);
   });
 
-  it("without resumingFetch says that the connection broke at a deploy, and goes on after a reload", async () => {
+  it("without resumingFetch shows a connection error at a deploy, and continues after a reload", async () => {
     await using app = await openDeployed(await bundleWithSdk("ai-page.ts"));
     await using principal = await openBrowser();
     const page = await principal.context.newPage();

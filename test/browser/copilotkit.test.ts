@@ -169,7 +169,7 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
       assert.deepEqual(chat.foreign, []);
     }
 
-    it("streams an answer, and finds it again by a reload, also in the middle", () =>
+    it("streams an answer and resumes it after a reload, also in the middle", () =>
       visit("gated", async (chat, app) => {
         await chat.say("it");
         await chat.sees("Half of it.");
@@ -183,7 +183,7 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
         assert.deepEqual(await statuses(app.host), ["success"]);
       }));
 
-    it("shows the whole thread with the next answer, when the runtime has forgotten it", () =>
+    it("shows the whole thread with the next answer after the runtime has lost its memory", () =>
       visit("gated", async (chat, app) => {
         app.open();
         await chat.say("it");
@@ -209,7 +209,7 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
         assert.deepEqual(await statuses(app.host), ["success", "interrupted"]);
       }));
 
-    it("shows the calls of an agent's tools, and their results", () =>
+    it("shows the tool calls of an agent with their results", () =>
       visit("plain", async (chat) => {
         await chat.say("lookup");
         await chat.sees("Done:");
@@ -219,7 +219,7 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
         assert.match(String(await tool.getAttribute("data-result")), /found/);
       }));
 
-    it("asks a question, also after a reload, and gives its answer", () =>
+    it("shows an interrupt, also after a reload, and resumes with the answer", () =>
       visit("asks", async (chat, app) => {
         await chat.say("Go");
         await chat.page.getByText("Where to?").waitFor();
@@ -229,7 +229,7 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
         assert.deepEqual(await statuses(app.host), ["success", "success"]);
       }));
 
-    it("asks for approvals", () =>
+    it("shows approvals", () =>
       visit("clerk", async (chat) => {
         for (const [answer, expected] of [
           ["Yes", "Done: refunded 30"],
@@ -251,7 +251,7 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
         assert.equal(await chat.page.evaluate(() => document.body.style.background), "rgb(1, 2, 3)");
       }));
 
-    it("runs the example, which the guide shows", async () => {
+    it("runs the example of the guide", async () => {
       const guide = readFileSync(join(root, "docs/guides/ag-ui.md"), "utf8");
       using folder = exampleFolder();
       const text = (name: string): string => readFileSync(join(root, "examples/copilotkit", name), "utf8");

@@ -62,7 +62,7 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
     }
 
     for (const transport of newest ? ["", "&socket"] : [""]) {
-      it(`streams tokens; opens no stream after a reload${transport && ", over a WebSocket"}`, () =>
+      it(`streams tokens, and opens no stream after a reload${transport && ", over a WebSocket"}`, () =>
         visit(async (visit, { origin, gates }) => {
           await visit.open(`${origin}/?assistant=gated-chat${transport}`);
           await visit.say("hello there");
@@ -104,7 +104,7 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
         await visit.shows("hello", "again", "You said: again");
       }));
 
-    it("shows the error of a run, and goes on", () =>
+    it("shows the error of a run, and continues", () =>
       visit(async (visit, { origin }) => {
         await visit.open(`${origin}/?assistant=moody`);
         await visit.say("fail");
@@ -120,7 +120,7 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
         await visit.shows("fail", "fine", "Well, fine");
       }));
 
-    it("answers two open asks one by one, the second first", () =>
+    it("answers two pending asks one by one, the second first", () =>
       visit(async (visit, { origin }) => {
         await visit.open(`${origin}/?assistant=asks`);
         await visit.say("refund");
@@ -166,7 +166,7 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
     }
 
     for (const transport of newest ? ["", "&socket"] : [""]) {
-      it(`goes on with a run after a reload, in two tabs${transport && ", over a WebSocket"}`, () =>
+      it(`continues a run after a reload, in two tabs${transport && ", over a WebSocket"}`, () =>
         visit(async (visit, { origin, gates, service }) => {
           const all = ["one", "You said: one", "hello there", "You said: hello there", "more", "You said: more"];
           await visit.open(`${origin}/?assistant=gated-words${transport}`);
@@ -199,7 +199,7 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
     }
 
     for (const assistant of newest ? ["agent", "tokens", "chat"] : ["chat"]) {
-      it(`forks for an edited message and another answer (${assistant})`, () =>
+      it(`forks for an edited message and for a regenerated answer (${assistant})`, () =>
         visit(async (visit, { origin, service }) => {
           const { page } = visit;
           const run = page.locator("#run");
@@ -258,7 +258,7 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
         assert.equal(await page.locator(".queued").count(), 0);
       }));
 
-    it("takes the place of a run that another tab started", () =>
+    it("interrupts a run that another tab started", () =>
       visit(async (visit, { origin, gates, service }) => {
         await visit.open(`${origin}/?assistant=halfway&strategy=interrupt`);
         await visit.say("first");
@@ -276,7 +276,7 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
         });
       }));
 
-    it("shows cards of graphs in graphs, live and after reloads", () =>
+    it("shows cards of nested graphs, live and after reloads", () =>
       visit(async (visit, { origin, gates }) => {
         const { page } = visit;
         const cards = page.locator(".card");

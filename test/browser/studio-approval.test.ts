@@ -88,7 +88,7 @@ describe("the studio's approvals of LangChain.js agents", () => {
         assert.equal(await readLastMessage(rejected), "Done: Too much");
       }));
 
-    it(`decides several requests of one interrupt in the ${name}, each with the decisions that it allows`, () =>
+    it(`decides several requests of one interrupt in the ${name}, each with its allowed decisions`, () =>
       visit(async (visit) => {
         const thread_id = await waiting("refund mail lookup close");
         const answered = await open(visit, thread_id);
@@ -132,7 +132,7 @@ describe("the studio's approvals of LangChain.js agents", () => {
         assert.equal((await host.service.runs.list(thread_id)).length, 2);
       }));
 
-    it(`sends no malformed answer from the ${name}`, () =>
+    it(`sends no invalid resume value from the ${name}`, () =>
       visit(async (visit) => {
         const { page } = visit;
         const thread_id = await waiting("refund");
@@ -162,7 +162,7 @@ describe("the studio's approvals of LangChain.js agents", () => {
         assert.equal(await readLastMessage(thread_id), "Done: refunded 1 euros");
       }));
 
-    it(`decides by keys in the ${name}`, () =>
+    it(`decides by keyboard in the ${name}`, () =>
       visit(async (visit) => {
         const { page } = visit;
         const thread_id = await waiting("mail refund refund");
@@ -200,7 +200,7 @@ describe("the studio's approvals of LangChain.js agents", () => {
       }));
   }
 
-  it("asks for a free answer where it does not know the decisions", () =>
+  it("shows a free text field if it does not know the decisions", () =>
     visit(async (visit) => {
       const { page } = visit;
       for (const value of [

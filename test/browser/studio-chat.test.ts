@@ -28,7 +28,7 @@ async function createThreadWithRun(assistant_id: string, content = "hello"): Pro
 }
 
 describe("the studio's chat as a client of the event protocol", () => {
-  it("shows a run that began elsewhere while it streams, and opens no stream for a thread at rest", () =>
+  it("streams a run that another client started, and opens no stream for an idle thread", () =>
     visit(async (visit) => {
       const { page } = visit;
       const { gates, service } = host;
@@ -55,7 +55,7 @@ describe("the studio's chat as a client of the event protocol", () => {
       assert.equal(streams.length, 1);
     }));
 
-  it("goes on over a restart of the server: with the events that it missed, and what was typed", async () => {
+  it("continues after a restart of the server with the missed events and the typed text", async () => {
     const folder = mkdtempSync(join(tmpdir(), "greenroom-studio-"));
     const open = (options = {}) => openStudio({ storage: nodeSqlite(join(folder, "agents.db")), ...options });
     try {
@@ -82,7 +82,7 @@ describe("the studio's chat as a client of the event protocol", () => {
     }
   });
 
-  it("shows the time of a tool by the events, and the run of the turn", () =>
+  it("shows the time of a tool from the events, and the run of the turn", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("caller");
@@ -106,7 +106,7 @@ describe("the studio's chat as a client of the event protocol", () => {
       );
     }));
 
-  it("folds what a subagent says", () =>
+  it("folds messages of subagents", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("experts");
@@ -129,7 +129,7 @@ describe("the studio's chat as a client of the event protocol", () => {
       await page.getByText("So it is.").waitFor();
     }));
 
-  it("has the subagents of a thread at rest: of a run that nobody followed, and after a reload", () =>
+  it("shows the subagents of an idle thread, also of a run that nobody streamed and after a reload", () =>
     visit(async (visit) => {
       const { page } = visit;
       const streams = new Set<Request>();
@@ -160,7 +160,7 @@ describe("the studio's chat as a client of the event protocol", () => {
       assert.ok(buttons && box && buttons.y >= box.y + box.height, JSON.stringify([buttons, box]));
     }));
 
-  it("takes a card away that was answered elsewhere, and answers two interrupts in one run", () =>
+  it("removes a card that was answered elsewhere, and answers two interrupts in one run", () =>
     visit(async (visit) => {
       const { page } = visit;
       const waiting = await createThreadWithRun("ask");
@@ -188,7 +188,7 @@ describe("the studio's chat as a client of the event protocol", () => {
       assert.equal((await host.service.runs.list(two)).length, 2);
     }));
 
-  it("says why a run failed, and retries it", () =>
+  it("shows why a run failed, and retries it", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("fail");
@@ -209,7 +209,7 @@ describe("the studio's chat as a client of the event protocol", () => {
       await page.waitForURL(/threads$/);
     }));
 
-  it("follows a thread that is opened again as its last view is let go", () =>
+  it("streams a thread that is opened again just before its stream closes", () =>
     visit(async (visit) => {
       const { page } = visit;
       await page.clock.install();
@@ -263,7 +263,7 @@ describe("the studio's answers to interrupts", () => {
       await visit.shows("hello", `Decided: ${JSON.stringify({ decisions })}`);
     }));
 
-  it("approves in the chat, and asks by the schema of the response", () =>
+  it("approves in the chat, and shows a form for the schema of the response", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("review");
@@ -290,8 +290,8 @@ describe("the studio's answers to interrupts", () => {
     }));
 });
 
-describe("what the studio shows and sends", () => {
-  it("a form for an agent without messages, raw JSON, and the whole value", () =>
+describe("the studio's chat input and values", () => {
+  it("show a form for an agent without messages, raw JSON, and the whole value", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("report");
@@ -327,7 +327,7 @@ describe("what the studio shows and sends", () => {
       await visit.shows("as JSON", "You said: as JSON");
     }));
 
-  it("a value of 5 MB in part, and its reasoning folded", () =>
+  it("show a value of 5 MB in part, and its reasoning folded", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.open(`threads/${await createThreadWithRun("large")}?raw=1`);
@@ -348,7 +348,7 @@ describe("what the studio shows and sends", () => {
       await reasoning.getByText("Rain is likely").waitFor();
     }));
 
-  it("files with a message: an image, a text and another", () =>
+  it("send files with a message: an image, a text and another", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("looker");
@@ -368,7 +368,7 @@ describe("what the studio shows and sends", () => {
       await page.locator(".attachments", { hasText: "book.pdf" }).waitFor();
     }));
 
-  it("2,000 messages in a window, and more of them on demand", () =>
+  it("show 2,000 messages in a window, and more of them on demand", () =>
     visit(async (visit) => {
       const { page } = visit;
       const { thread_id } = await host.service.threads.create({ metadata: { graph_id: "chat" } });

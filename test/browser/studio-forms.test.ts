@@ -33,8 +33,8 @@ async function refuse(page: Page, path: string): Promise<() => Promise<void>> {
 
 const inStore = (namespace: readonly string[]): string => encodeURIComponent(JSON.stringify(namespace));
 
-describe("what is typed in the studio", () => {
-  it("stays in a new thread over a reload and another view, with its context", () =>
+describe("typed text in the studio", () => {
+  it("is kept in a new thread after a reload and another view, with its context", () =>
     visit(async (visit) => {
       const { page } = visit;
       const message = page.getByLabel("Message", { exact: true });
@@ -62,7 +62,7 @@ describe("what is typed in the studio", () => {
       assert.equal(await message.inputValue(), "");
     }));
 
-  it("stays in the form of an agent", () =>
+  it("is kept in the form of an agent", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("report");
@@ -75,7 +75,7 @@ describe("what is typed in the studio", () => {
       await page.locator(".json", { hasText: "days in Oslo" }).waitFor();
     }));
 
-  it("stays in an edited message that is refused", () =>
+  it("is kept in an edited message that is refused", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.open(`threads/${await createThreadWithRun("chat")}`);
@@ -93,7 +93,7 @@ describe("what is typed in the studio", () => {
       await visit.shows("edited at length", "You said: edited at length");
     }));
 
-  it("stays in the answers to interrupts: refused ones, and over a reload", () =>
+  it("is kept in resume values that are refused, and after a reload", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.open(`threads/${await createThreadWithRun("drinks")}`);
@@ -125,7 +125,7 @@ describe("what is typed in the studio", () => {
       await page.getByText("Action 2 of 3").waitFor();
     }));
 
-  it("stays in an edited state while a run ends elsewhere, until it is saved", () =>
+  it("is kept in an edited state until it is saved, while a run ends elsewhere", () =>
     visit(async (visit) => {
       const { page } = visit;
       const thread_id = await createThreadWithRun("chat");
@@ -147,7 +147,7 @@ describe("what is typed in the studio", () => {
       assert.match(JSON.stringify(saved), /typed/);
     }));
 
-  it("stays in an assistant's form over its tabs and a reload, and is discarded", () =>
+  it("is kept in an assistant's form across tabs and a reload, and can be discarded", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.open("assistants?text=tell");
@@ -173,7 +173,7 @@ describe("what is typed in the studio", () => {
       assert.equal(await visit.button("Discard changes").count(), 0);
     }));
 
-  it("stays in a new cron and in an item of the store, and is never saved by halves", () =>
+  it("is kept in a new cron and in a store item, and is never saved partly", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.open("crons/new");
@@ -213,7 +213,7 @@ describe("what is typed in the studio", () => {
       assert.deepEqual((await host.service.store.get(["users"], "new"))?.value, { n: 2 });
     }));
 
-  it("comes back when the person gives no key", async () => {
+  it("is restored if the person enters no key", async () => {
     await using locked = await openStudio();
     await visitStudio(locked, async (visit) => {
       const { page } = visit;

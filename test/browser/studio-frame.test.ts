@@ -16,7 +16,7 @@ const visit = (test: (visit: StudioVisit) => Promise<void>, options: VisitOption
 const VIEWS = ["Threads", "Inbox", "Runs", "Assistants", "Crons", "Store", "Webhooks", "Usage", "Feedback", "Server"];
 
 describe("the studio's frame", () => {
-  it("leads to each view, and back to the threads", () =>
+  it("links to each view and back to the threads", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.open("threads");
@@ -29,7 +29,7 @@ describe("the studio's frame", () => {
       await page.waitForURL(/threads$/);
     }));
 
-  it("shows one pane on a phone, with the views in a menu and a way back", () =>
+  it("shows one pane on a phone, with the views in a menu and a back button", () =>
     visit(
       async (visit) => {
         const { page } = visit;
@@ -52,7 +52,7 @@ describe("the studio's frame", () => {
       { width: 390 },
     ));
 
-  it("offers to load the page again at an address that does not exist", () =>
+  it("shows an error with a reload button at an address that does not exist", () =>
     visit(async (visit) => {
       const { page } = visit;
       await page.goto(`${host.studio}nowhere`);
@@ -62,7 +62,7 @@ describe("the studio's frame", () => {
       await loading;
     }));
 
-  it("tries again what failed, and closes its notices and its help", () =>
+  it("retries failed requests, and closes its notices and its help", () =>
     visit(async (visit) => {
       const { page } = visit;
       let isBroken = true;
@@ -89,7 +89,7 @@ describe("the studio's frame", () => {
       await help.waitFor({ state: "detached" });
     }));
 
-  it("takes a key in the server's view, uses it, and forgets it", async () => {
+  it("accepts a key in the server view, uses it, and forgets it", async () => {
     const used: string[] = [];
     await visit(async (visit) => {
       const { page } = visit;
@@ -108,7 +108,7 @@ describe("the studio's frame", () => {
 });
 
 describe("the studio's threads", () => {
-  it("begin in three places, and are found by text and metadata", async () => {
+  it("can be started in three places, and are found by text and metadata", async () => {
     await using empty = await openStudio();
     await visit(
       async (visit) => {
@@ -138,7 +138,7 @@ describe("the studio's threads", () => {
     );
   });
 
-  it("give their next runs a context", () =>
+  it("pass a context to their next runs", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("tell");

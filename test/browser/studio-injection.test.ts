@@ -39,7 +39,7 @@ const HOSTILE: Readonly<Record<string, string>> = {
 };
 
 describe("the studio's chat with hostile messages", () => {
-  it("shows Markdown as text where it would take the page too long", () =>
+  it("shows Markdown as text if it would take too long", () =>
     visitStudio(host, async (visit) => {
       for (const [name, text] of Object.entries(HOSTILE)) {
         await visit.open(`threads/${await createThreadWithMessages([{ type: "ai", content: text, id: "m" }])}`);
@@ -49,7 +49,7 @@ describe("the studio's chat with hostile messages", () => {
       }
     }));
 
-  it("shows long Markdown of people and models as Markdown", () =>
+  it("shows long Markdown of people and models", () =>
     visitStudio(host, async (visit) => {
       const { page } = visit;
       const texts = {
@@ -64,7 +64,7 @@ describe("the studio's chat with hostile messages", () => {
       }
     }));
 
-  it("leaves out what is not part of a message", () =>
+  it("excludes elements that are not part of a message", () =>
     visitStudio(host, async (visit) => {
       const { page } = visit;
       const nothing = { additional_kwargs: null, response_metadata: null, usage_metadata: null, tool_calls: null };

@@ -45,8 +45,8 @@ async function type(visit: StudioVisit, field: Locator, text: string): Promise<v
 for (const width of [1440, 390]) {
   const visit = (test: (visit: StudioVisit) => Promise<void>): Promise<void> => visitStudio(host, test, { width });
 
-  describe(`fields and keys of the studio at ${width} px`, () => {
-    it("keeps the field of a form while its text grows, and deletes nothing", () =>
+  describe(`fields and keyboard shortcuts of the studio at ${width} px`, () => {
+    it("keep the field of a form while its text grows, and delete nothing", () =>
       visit(async (visit) => {
         const thread_id = await waiting("mail");
         await visit.open(`threads/${thread_id}`);
@@ -58,7 +58,7 @@ for (const width of [1440, 390]) {
         await visit.page.getByText(`Done: wrote: ${LONG}`).waitFor();
       }));
 
-    it("shows no field before it knows which one the agent needs", () =>
+    it("show no field before the studio knows which one the agent needs", () =>
       visit(async (visit) => {
         const { page } = visit;
         const response = Promise.withResolvers<void>();
@@ -73,7 +73,7 @@ for (const width of [1440, 390]) {
         await type(visit, message, LONG);
       }));
 
-    it("has no shortcuts in a dialog and in any field", () =>
+    it("have no shortcuts in a dialog and in a field", () =>
       visit(async (visit) => {
         const { page } = visit;
         const thread_id = await waiting("pay");
@@ -98,7 +98,7 @@ for (const width of [1440, 390]) {
         assert.equal(await page.getByRole("dialog").count(), 0);
       }));
 
-    it("starts the context sheet from the assistant's context, and sends what was changed", () =>
+    it("start the context sheet from the assistant's context, and send the changes", () =>
       visit(async (visit) => {
         const { page } = visit;
         const name = `polite ${width}`;
@@ -132,7 +132,7 @@ for (const width of [1440, 390]) {
       }));
 
     for (const [name, path] of Object.entries(PLACES)) {
-      it(`shows the form of an ask in the ${name}, and says why an answer does not fit`, () =>
+      it(`show the form of an ask in the ${name}, and why an answer is invalid`, () =>
         visit(async (visit) => {
           const { page } = visit;
           const card = page.locator(".interrupt");
@@ -166,7 +166,7 @@ for (const width of [1440, 390]) {
     }
 
     for (const [name, path] of Object.entries(PLACES)) {
-      it(`says in the ${name} that another answer came first`, () =>
+      it(`show in the ${name} that another resume value came first`, () =>
         visit(async (visit) => {
           const { page } = visit;
           const thread_id = await waiting("pay");
@@ -187,7 +187,7 @@ for (const width of [1440, 390]) {
         }));
     }
 
-    it("asks before a key deletes a thread", () =>
+    it("confirm before a key deletes a thread", () =>
       visit(async (visit) => {
         const { page } = visit;
         const thread_id = await waiting("hello");

@@ -41,7 +41,7 @@ async function readBox(part: Locator): Promise<Box> {
 
 describe("the studio's layout", () => {
   for (const width of [390, 800, 1280, 1600]) {
-    it(`shows notices beside what sends, at ${width} px`, () =>
+    it(`shows notices beside the send buttons, at ${width} px`, () =>
       visit(
         async (visit) => {
           const { page } = visit;
@@ -65,7 +65,7 @@ describe("the studio's layout", () => {
         { width },
       ));
 
-    it(`has no button on another thing while a message is edited, at ${width} px`, () =>
+    it(`has no overlapping elements while a message is edited, at ${width} px`, () =>
       visit(
         async (visit) => {
           const { page } = visit;
@@ -87,7 +87,7 @@ describe("the studio's layout", () => {
       ));
   }
 
-  it("cuts nothing at 390 px: approvals, forms, sheets and a run under way", () =>
+  it("cuts nothing off at 390 px: approvals, forms, sheets and an active run", () =>
     visit(
       async (visit) => {
         const { page } = visit;
@@ -138,7 +138,7 @@ describe("the studio's layout", () => {
     ));
 });
 
-describe("what the studio says of runs", () => {
+describe("the studio's display of runs", () => {
   it("sends no request that is refused for a new thread", () =>
     visit(async (visit) => {
       await visit.newThread("chat");
@@ -149,7 +149,7 @@ describe("what the studio says of runs", () => {
       assert.deepEqual(visit.refused, []);
     }));
 
-  it("does not say that a stopped thread waits", async () => {
+  it("does not show a stopped thread as waiting", async () => {
     await using emptyHost = await openStudio();
     await visitStudio(emptyHost, async (visit) => {
       const { page } = visit;
@@ -172,7 +172,7 @@ describe("what the studio says of runs", () => {
     });
   });
 
-  it("shows one number of runs, their tokens and their cost", async () => {
+  it("shows the same number of runs with tokens and cost in each view", async () => {
     await using emptyHost = await openStudio();
     await visitStudio(
       emptyHost,
@@ -210,7 +210,7 @@ describe("what the studio says of runs", () => {
     );
   });
 
-  it("keeps the time of a tool: at the end of its run, over a reload and another thread", () =>
+  it("keeps the time of a tool after its run, a reload and another thread", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("clerk");

@@ -33,7 +33,7 @@ function kinds(): string {
 }
 
 describe("the studio's views and tabs", () => {
-  it("show the same whichever place one comes from", async () => {
+  it("show the same from every previous page", async () => {
     await using seeded = await openSeededStudio();
     await visitStudio(seeded.host, async (visit) => {
       const { page, refused } = visit;
@@ -68,7 +68,7 @@ describe("the studio's views and tabs", () => {
     });
   });
 
-  it("of a thread follow each other by clicks", async () => {
+  it("of a thread can be reached from each other by clicks", async () => {
     await using seeded = await openSeededStudio();
     await visitStudio(seeded.host, async (visit) => {
       const { page } = visit;

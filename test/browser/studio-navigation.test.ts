@@ -17,12 +17,12 @@ const PARTS = ["chat", "run", "state"];
 /** `npm run test:all` takes the pictures and checks each page in both widths with axe. A commit checks one width. */
 const PICTURES = process.env.GREENROOM_TEST_ALL === "1";
 
-describe("the studio everywhere", () => {
+describe("all views of the studio", () => {
   for (const [width, dark] of [
     [1280, false],
     [390, true],
   ] as const) {
-    it(`is accessible and needs no sideways scrolling${PICTURES ? ", and has pictures," : ""} at ${width} px`, async () => {
+    it(`are accessible and need no sideways scrolling${PICTURES ? ", and have pictures," : ""} at ${width} px`, async () => {
       await using seeded = await openSeededStudio();
       const album = PICTURES ? openAlbum(width) : null;
       const places = listSeededPages(seeded);
@@ -71,7 +71,7 @@ describe("the studio everywhere", () => {
     });
   }
 
-  it("would be found if a view showed nothing", () =>
+  it("are reported if they are blank", () =>
     visit(async (visit) => {
       await visit.open("server");
       await visit.atRest();
@@ -84,7 +84,7 @@ describe("the studio everywhere", () => {
       );
     }));
 
-  it("keeps the filters of a list, whichever way leads back to it", async () => {
+  it("keep the filters of a list on every way back", async () => {
     await using seeded = await openSeededStudio();
     const { assistant_id } = await seeded.host.service.threads.get(seeded.waiting).then(({ metadata }) => metadata);
     const lists: readonly (readonly [view: string, filters: Record<string, string>])[] = [
@@ -119,7 +119,7 @@ describe("the studio everywhere", () => {
     );
   });
 
-  it("leads back from another view when a deletion is undone there", async () => {
+  it("return to the list when a deletion is undone in another view", async () => {
     await using seeded = await openSeededStudio();
     await visitStudio(seeded.host, async (visit) => {
       const { page } = visit;
@@ -136,7 +136,7 @@ describe("the studio everywhere", () => {
     });
   });
 
-  it("edits, sends, stops and closes by keys", () =>
+  it("edit, send, stop and close by keyboard", () =>
     visit(async (visit) => {
       const { page, host } = visit;
       await visit.newThread("waiting");
@@ -159,7 +159,7 @@ describe("the studio everywhere", () => {
       await page.waitForURL(/threads$/);
     }));
 
-  it("goes by the clock of the server", () =>
+  it("use the clock of the server", () =>
     visit(async (visit) => {
       const { page, host } = visit;
       await host.service.threads.create({ metadata: { title: "An old one" } });
@@ -182,7 +182,7 @@ describe("the studio everywhere", () => {
       await page.getByText(/^the server is .* behind$/).waitFor();
     }));
 
-  it("lists its shortcuts, and follows them", () =>
+  it("list their shortcuts, which work", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.open("threads");

@@ -8,7 +8,7 @@ import { humanInput } from "./studio-seed.ts";
 const visit = studioVisits();
 
 describe("the studio's list of threads", () => {
-  it("renames, copies and deletes a thread, and takes the deletion back", async () => {
+  it("renames, copies and deletes a thread, and undoes the deletion", async () => {
     await using host = await openStudio();
     const { threads } = host.service;
     await threads.create({ metadata: { title: "Refund" } });
@@ -50,7 +50,7 @@ describe("the studio's list of threads", () => {
 });
 
 describe("the studio's webhooks and usage", () => {
-  it("shows the attempts of a delivery, and sends it again", async () => {
+  it("show the attempts of a delivery, and send it again", async () => {
     await using catcher = await catchWebhooks();
     await using host = await openStudio({ webhooks: catcher.webhooks });
     catcher.fail(1, 500);
@@ -77,7 +77,7 @@ describe("the studio's webhooks and usage", () => {
     });
   });
 
-  it("downloads usage as CSV", async () => {
+  it("download usage as CSV", async () => {
     await using host = await openStudio();
     const { thread_id } = await host.service.threads.create();
     await (await host.service.runs.wait(thread_id, { assistant_id: "chat", input: humanInput("hi") })).result;
@@ -94,7 +94,7 @@ describe("the studio's webhooks and usage", () => {
 });
 
 describe("the studio and a key that expires", () => {
-  it("asks again, keeps the page and what was typed", async () => {
+  it("prompts again, and keeps the page and the typed text", async () => {
     const valid = new Set(["first"]);
     const authenticate = (request: Request): string => {
       const token = request.headers.get("authorization")?.replace("Bearer ", "") ?? "";

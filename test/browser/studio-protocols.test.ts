@@ -33,7 +33,7 @@ const CALLS: readonly (readonly [string, string, object])[] = [
 ];
 
 describe("the studio's runs", () => {
-  it("show by which protocol they came", () =>
+  it("show the protocol of their request", () =>
     visitStudio(host, async (visit) => {
       for (const [name, path, body] of CALLS) {
         const accept = "application/json, text/event-stream";

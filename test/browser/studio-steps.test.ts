@@ -40,7 +40,7 @@ const executor = fromFunctions({
 });
 
 describe("the studio's view of durable functions", () => {
-  it("shows the steps of a run, and sends the event that it waits for", async () => {
+  it("shows the steps of a run, and sends the external event that it waits for", async () => {
     await using host = await openStudio({ executor });
     const { threads, runs } = host.service;
     const { thread_id } = await threads.create();
@@ -71,7 +71,7 @@ describe("the studio's view of durable functions", () => {
     });
   });
 
-  it("says until when a thread sleeps, also beside an open question", async () => {
+  it("shows when a sleeping thread wakes, also beside a pending interrupt", async () => {
     await using host = await openStudio({ executor });
     const { threads, runs } = host.service;
     for (const assistant_id of ["sleeper", "asker"]) {
@@ -87,7 +87,7 @@ describe("the studio's view of durable functions", () => {
     });
   });
 
-  it("lists two open asks in the inbox, which take their answers in either order", async () => {
+  it("lists two pending asks in the inbox, and answers them in either order", async () => {
     await using host = await openStudio({ executor });
     const { threads, runs } = host.service;
     await visit(host, async (visit) => {

@@ -72,7 +72,7 @@ for (const width of [1440, 390]) {
     visitStudio(host, test, { width });
 
   describe(`times of a run in the studio at ${width} px`, () => {
-    it("shows how long each of two parallel nodes took", async () => {
+    it("show the duration of two parallel nodes", async () => {
       await using timed = await openTimed();
       const { host, clock, gates } = timed;
       const run_id = await start(host, "desk", "lookup research");
@@ -96,7 +96,7 @@ for (const width of [1440, 390]) {
       });
     });
 
-    it("cuts a sleep of twelve hours short", async () => {
+    it("shorten a sleep of twelve hours", async () => {
       await using timed = await openTimed();
       const { host, clock, gates } = timed;
       const run_id = await start(host, "nights", "sleep");
@@ -126,7 +126,7 @@ for (const width of [1440, 390]) {
       });
     });
 
-    it("ends the time line of a run with the run, although its question still waits", async () => {
+    it("end the time line of a run with the run, although its interrupt is pending", async () => {
       await using timed = await openTimed();
       const { host, clock } = timed;
       const run_id = await start(host, "seats", "book");
@@ -140,7 +140,7 @@ for (const width of [1440, 390]) {
       });
     });
 
-    it("shows the tokens and the run of a regenerated answer, and not those of the one before it", async () => {
+    it("show the tokens and the run of a regenerated answer, and not those of the one before", async () => {
       await using host = await openStudio({ executor: deskExecutor(createGates()) });
       await visit(host, async (visit) => {
         const { page } = visit;

@@ -12,7 +12,7 @@ async function visit(test: (visit: StudioVisit) => Promise<void>): Promise<void>
 }
 
 describe("the studio's views", () => {
-  it("show the states of a thread and what changed, fork, and edit", () =>
+  it("show the states and changes of a thread, fork it and edit it", () =>
     visit(async (visit) => {
       const { page, host } = visit;
       const { done } = await seed(host);
@@ -49,7 +49,7 @@ describe("the studio's views", () => {
       await page.waitForURL(/\/runs\//);
     }));
 
-  it("join a long history with what was read before", () =>
+  it("read a long history in pages", () =>
     visit(async (visit) => {
       const { page, host } = visit;
       const { threads, runs } = host.service;
@@ -75,7 +75,7 @@ describe("the studio's views", () => {
       assert.deepEqual([...new Set(requestedPages)], [100]);
     }));
 
-  it("answer what waits, and open the next one", () =>
+  it("answer an interrupt, and open the next one", () =>
     visit(async (visit) => {
       const { page, host } = visit;
       const { waiting } = await seed(host);
@@ -102,7 +102,7 @@ describe("the studio's views", () => {
       await page.getByText("Nothing waits for you").waitFor();
     }));
 
-  it("list runs, show one as a time line, and start it again", () =>
+  it("list runs, show one as a time line, and rerun it", () =>
     visit(async (visit) => {
       const { page, host } = visit;
       const { run, done } = await seed(host);
@@ -146,7 +146,7 @@ describe("the studio's views", () => {
       await page.locator(".detail-pane > .head .status", { hasText: "success" }).waitFor();
     }));
 
-  it("cancel a run, and roll one back", () =>
+  it("cancel a run, and roll another one back", () =>
     visit(async (visit) => {
       const { page } = visit;
       const { gates, service } = visit.host;
@@ -168,7 +168,7 @@ describe("the studio's views", () => {
       await until(async () => (await service.runs.list(undone)).length === 0);
     }));
 
-  it("edit an assistant, compare its versions, set one active, and draw the graph", () =>
+  it("edit an assistant, compare its versions, activate one, and draw the graph", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.open("assistants");
@@ -210,7 +210,7 @@ describe("the studio's views", () => {
       assert.equal(await page.locator(".rows a", { hasText: "chat copy" }).count(), 0);
     }));
 
-  it("create a cron, pause it, run it now, and take back its deletion", () =>
+  it("create a cron, pause it, run it now, and undo its deletion", () =>
     visit(async (visit) => {
       const { page, host } = visit;
       await visit.open("crons");
@@ -276,7 +276,7 @@ describe("the studio's views", () => {
       await until(async () => (await host.service.store.get(["users", "ada"], "likes")) === null);
     }));
 
-  it("create a feedback link, copy, use and revoke it, and show what came", () =>
+  it("create, copy, use and revoke a feedback link, and show the feedback", () =>
     visit(async (visit) => {
       const { page, host } = visit;
       const { run } = await seed(host);
@@ -304,7 +304,7 @@ describe("the studio's views", () => {
       await page.waitForURL(new RegExp(run));
     }));
 
-  it("show more than a page of feedback links", () =>
+  it("show more feedback links than a page", () =>
     visit(async (visit) => {
       const { page, host } = visit;
       const feedback_keys = Array.from({ length: 50 }, (_, at) => `key ${at}`);

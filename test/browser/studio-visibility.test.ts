@@ -46,12 +46,12 @@ const controls = ({ page }: StudioVisit, within: string): Locator =>
 for (const width of [1440, 390]) {
   const visit = (test: (visit: StudioVisit) => Promise<void>): Promise<void> => visitStudio(host, test, { width });
 
-  describe(`what is in sight in the studio at ${width} px`, () => {
+  describe(`visible parts of the studio at ${width} px`, () => {
     for (const [name, path, box] of [
       ["chat", "threads", ".conversation"],
       ["inbox", "inbox", ".detail-pane .scroll"],
     ] as const) {
-      it(`keeps the buttons of an approval in view in the ${name}, and prints arguments once`, () =>
+      it(`include the buttons of an approval in the ${name}, with its arguments printed once`, () =>
         visit(async (visit) => {
           const { page } = visit;
           const thread_id = await createThreadWithRun("letter pay");
@@ -73,7 +73,7 @@ for (const width of [1440, 390]) {
         }));
     }
 
-    it("says until when a run sleeps", () =>
+    it("include the wake time of a sleeping run", () =>
       visit(async (visit) => {
         const { page } = visit;
         const { threads, runs } = host.service;
@@ -91,7 +91,7 @@ for (const width of [1440, 390]) {
         await visit.status("idle");
       }));
 
-    it("reaches every control of a state", () =>
+    it("include every control of a state", () =>
       visit(async (visit) => {
         const thread_id = await createThreadWithRun("lookup research");
         for (const part of ["values", "changes", "tasks", "metadata"]) {
@@ -103,7 +103,7 @@ for (const width of [1440, 390]) {
         assert.deepEqual(await outOfSight(controls(visit, "dialog"), true), []);
       }));
 
-    it("shortens ids to their ends, which differ", () =>
+    it("include the end of each id, which differs", () =>
       visit(async (visit) => {
         const { page } = visit;
         const thread_id = await createThreadWithRun("hello");
@@ -116,7 +116,7 @@ for (const width of [1440, 390]) {
         await page.locator(".run-table .thread", { hasText: thread_id.slice(-8) }).waitFor({ state: "attached" });
       }));
 
-    it("searches the text of a filter that has no equals sign", () =>
+    it("include search results for a filter text without an equals sign", () =>
       visit(async (visit) => {
         const { page } = visit;
         await host.service.threads.create({ metadata: { title: `Invoice of Ann ${width}`, team: "a" } });

@@ -27,7 +27,7 @@ async function createThreadWithRun(
 }
 
 describe("the studio in daily use", () => {
-  it("has the focus where the person writes: in a new thread, after a message, and not behind Escape", () =>
+  it("focuses the field in a new thread and after a message, and not after Escape", () =>
     visit(async (visit) => {
       const { page } = visit;
       const isFocused = (): Promise<boolean> =>
@@ -51,7 +51,7 @@ describe("the studio in daily use", () => {
       assert.match(page.url(), new RegExp(visit.thread_id));
     }));
 
-  it("closes its menus by Escape, a choice and a click elsewhere", () =>
+  it("closes its menus on Escape, a choice and a click elsewhere", () =>
     visit(
       async (visit) => {
         const { page } = visit;
@@ -80,7 +80,7 @@ describe("the studio in daily use", () => {
       { width: 390 },
     ));
 
-  it("shows a new title at once, and none that was left by Escape", () =>
+  it("shows a new title at once, and not one that was left with Escape", () =>
     visit(async (visit) => {
       const { page } = visit;
       const thread_id = await createThreadWithRun("chat");
@@ -97,7 +97,7 @@ describe("the studio in daily use", () => {
       assert.equal((await host.service.threads.get(thread_id)).metadata["title"], "Refund");
     }));
 
-  it("shows all versions of a message that was edited and regenerated several times", () =>
+  it("shows all versions of a message after several edits and regenerations", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.open(`threads/${await createThreadWithRun("chat", humanInput("v1"))}`);
@@ -122,7 +122,7 @@ describe("the studio in daily use", () => {
       }
     }));
 
-  it("shows long texts in part, and downloads them whole", () =>
+  it("shows long texts in part, and downloads them completely", () =>
     visit(async (visit) => {
       const { page } = visit;
       const text = "long ".repeat(200_000);
@@ -135,7 +135,7 @@ describe("the studio in daily use", () => {
       assert.equal(readFileSync(await (await download).path(), "utf8"), text);
     }));
 
-  it("keeps the reader's place: among earlier messages, in a list that changes, and at a linked checkpoint", () =>
+  it("keeps the scroll position: among earlier messages, in a list that changes, and at a linked checkpoint", () =>
     visit(async (visit) => {
       const { page } = visit;
       const messages = Array.from({ length: 200 }, (_, at) => ({
@@ -192,7 +192,7 @@ describe("the studio in daily use", () => {
       await at.filter({ hasText: "lower" }).waitFor();
     }));
 
-  it("keeps its table of runs where a run is opened minutes later", () =>
+  it("keeps its table of runs when a run is opened minutes later", () =>
     visit(async (visit) => {
       const { page } = visit;
       await createThreadWithRun("chat");
@@ -205,7 +205,7 @@ describe("the studio in daily use", () => {
       await page.locator(".run-table[data-first]").waitFor();
     }));
 
-  it("hides what was deleted at once, and says when the cron runs by the cron's own clock", () =>
+  it("hides deleted rows at once, and shows the times of a cron in its time zone", () =>
     visit(async (visit) => {
       const { page } = visit;
       const { cron_id } = await host.service.crons.create(null, {
@@ -222,7 +222,7 @@ describe("the studio in daily use", () => {
       await row.waitFor();
     }));
 
-  it("shows what models write: tasks, numbers, other scripts; and an address that was cut", () =>
+  it("renders what models write: tasks, numbers, other scripts, and an incomplete address", () =>
     visit(
       async (visit) => {
         const { page } = visit;
@@ -260,7 +260,7 @@ describe("the studio in daily use", () => {
       { width: 390 },
     ));
 
-  it("sends two files of one name", () =>
+  it("sends two files with one name", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("looker");

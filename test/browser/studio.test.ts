@@ -12,7 +12,7 @@ async function visit(test: (visit: StudioVisit) => Promise<void>): Promise<void>
 }
 
 describe("the studio's chat", () => {
-  it("shows tokens as they come, the conversation after a reload, and the thread in the list", () =>
+  it("streams tokens, and shows the conversation after a reload and the thread in the list", () =>
     visit(async (visit) => {
       const { gates } = visit.host;
       await visit.newThread("gated-chat");
@@ -31,7 +31,7 @@ describe("the studio's chat", () => {
       await visit.page.locator(".list-pane .rows", { hasText: "hello there" }).waitFor();
     }));
 
-  it("stops a run, and finds a running one again after a reload", () =>
+  it("stops a run, and resumes an active one after a reload", () =>
     visit(async (visit) => {
       const { gates, service } = visit.host;
       await visit.newThread("gated-chat");
@@ -47,7 +47,7 @@ describe("the studio's chat", () => {
       gates.open("token 1", "token 2", "token 3");
     }));
 
-  it("edits a message, regenerates an answer, and switches among the versions", () =>
+  it("edits a message, regenerates an answer, and switches between the versions", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("chat");
@@ -78,7 +78,7 @@ describe("the studio's chat", () => {
       await visit.shows("one", "You said: one", "three", "You said: three");
     }));
 
-  it("shows the question of an interrupt and its tool call, and goes on with the answer", () =>
+  it("shows an interrupt with its tool call, and continues with the answer", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("approval");
@@ -93,7 +93,7 @@ describe("the studio's chat", () => {
       await page.locator(".tool", { hasText: "seat 7A is booked" }).waitFor();
     }));
 
-  it("renders no script, no javascript: link and no picture of any host", () =>
+  it("renders no script, no javascript: link and no remote image", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("tokens");
@@ -118,7 +118,7 @@ describe("the studio's chat", () => {
       await visit.status("idle");
     }));
 
-  it("draws once per frame while tokens come, and follows its end only while the reader is there", () =>
+  it("draws once per frame while tokens arrive, and scrolls with them only if the reader is at the end", () =>
     visit(async (visit) => {
       const { page } = visit;
       interface Counts {
@@ -155,7 +155,7 @@ describe("the studio's chat", () => {
       assert.equal((await readScroll())[0], 0);
     }));
 
-  it("says why a run failed, and that a thread is gone", () =>
+  it("shows why a run failed, and that a thread was deleted", () =>
     visit(async (visit) => {
       await visit.newThread("failing");
       await visit.say("hi");
@@ -165,7 +165,7 @@ describe("the studio's chat", () => {
       await visit.page.getByText("This thread does not exist").waitFor();
     }));
 
-  it("keeps what was typed, also over a reload", () =>
+  it("keeps typed text after a reload", () =>
     visit(async (visit) => {
       const { thread_id } = await visit.host.service.threads.create();
       await visit.open(`threads/${thread_id}`);
@@ -177,7 +177,7 @@ describe("the studio's chat", () => {
 });
 
 describe("the studio's key prompt", () => {
-  it("asks for a key, says when it is wrong, goes on where it was, and keeps it in this tab", async () => {
+  it("prompts for a key, shows when it is wrong, returns to the page, and keeps the key in this tab", async () => {
     const { identity, keys } = testAccounts({ keys: { ann: {} } });
     await using host = await openStudio({ identity, auth: { mode: "api_key" } });
     await visitStudio(host, async (visit) => {

@@ -69,7 +69,7 @@ class Chat {
 }
 
 describe("the template ai-chat in Chromium", () => {
-  it("chats, also after a reload, and answers again", async () => {
+  it("chats, also after a reload, and regenerates an answer", async () => {
     const { model } = (await import(source)) as { model: LanguageModel };
     const agent: AgentFunction = ({ messages, signal }) =>
       streamText({ model, messages: toModelMessages(messages), abortSignal: signal });
@@ -94,7 +94,7 @@ describe("the template ai-chat in Chromium", () => {
     assert.deepEqual(chat.errors, []);
   });
 
-  it("goes on after a reload in the middle, in two tabs", async () => {
+  it("continues after a reload in the middle, in two tabs", async () => {
     const { agent, open, runs } = gated();
     await using host = await openHost(script, () => fromFunctions({ agent }), "/api");
     await using principal = await openBrowser();
@@ -134,7 +134,7 @@ describe("the template ai-chat in Chromium", () => {
     await chat.page.getByRole("alert").getByText("no model").waitFor();
   });
 
-  it("asks for approvals, two at once and one that needs none", async () => {
+  it("shows approvals, two at once, and a tool that needs none", async () => {
     await using host = await openHost(script, clerk, "/api");
     await using principal = await openBrowser();
     const chat = new Chat(await principal.context.newPage());
@@ -161,7 +161,7 @@ describe("the template ai-chat in Chromium", () => {
     assert.equal(await chat.page.getByRole("alert").count(), 0);
   });
 
-  it("hides a deploy in the middle", async () => {
+  it("hides a deploy in the middle of an answer", async () => {
     await using app = await openDeployed(script);
     await using principal = await openBrowser();
     const chat = new Chat(await principal.context.newPage());

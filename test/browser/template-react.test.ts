@@ -32,7 +32,7 @@ describe("the template react in Chromium", () => {
     assert.deepEqual(errors, []);
   });
 
-  it("drops what a stopped run has said", async () => {
+  it("removes the text of a stopped run", async () => {
     const agent: AgentFunction = async function* ({ messages, signal }) {
       const wait = messages.at(-1)?.content === "Wait";
       yield wait ? "Half of " : "All of it";

@@ -68,7 +68,7 @@ async function openVite(url: string, folder: string, script: string) {
 }
 
 describe("the template react behind the proxy of Vite", () => {
-  it("goes on when the agent was loaded again, also the second time", async () => {
+  it("continues after the agent was reloaded, also the second time", async () => {
     using folder = temporaryFolder();
     cpSync(join(template, "src"), join(folder.path, "src"), { recursive: true });
     writeFileSync(join(folder.path, "package.json"), '{ "type": "module" }');

@@ -108,7 +108,7 @@ for (const [name, bundle] of Object.entries(PAGES)) {
       return accepted;
     }
 
-    it(`take one answer for each question, ${TRIES} times`, async () => {
+    it(`accept one resume value for each interrupt, ${TRIES} times`, async () => {
       for (let attempt = 1; attempt <= TRIES; attempt += 1) {
         const { threads, runs } = host.service;
         const { thread_id } = await threads.create();

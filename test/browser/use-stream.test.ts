@@ -26,7 +26,7 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
     }
   }
 
-  it("shows tokens while they come, each message once, and the conversation after a reload", () =>
+  it("streams tokens with each message once, and shows the conversation after a reload", () =>
     visit(async (visit, { origin, gates }) => {
       await visit.open(`${origin}/?assistant=gated-chat`);
       await visit.say("hello there");
@@ -72,7 +72,7 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
       }));
   }
 
-  it("shows an interrupt, also after a reload, and goes on with the answer", () =>
+  it("shows an interrupt, also after a reload, and continues with the resume value", () =>
     visit(async (visit, { origin }) => {
       await visit.open(`${origin}/?assistant=approval`);
       await visit.say("book a seat");
@@ -104,7 +104,7 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
       }));
   }
 
-  it("stops the run when the person does", () =>
+  it("stops the run on the stop button", () =>
     visit(async (visit, { origin, service, gates }) => {
       await visit.open(`${origin}/?assistant=gated-chat`);
       await visit.say("hello");
@@ -119,7 +119,7 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
       gates.open("token 1", "token 2", "token 3");
     }));
 
-  it("stops a run that it would find again, too", () =>
+  it("stops a run that it would rejoin", () =>
     visit(async (visit, { origin, service, gates }) => {
       await visit.open(`${origin}/?assistant=gated-chat&reconnect`);
       await visit.say("hello");
@@ -140,7 +140,7 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
     }));
 
   for (const assistant of ["gated-chat", "half"]) {
-    it(`goes on with a run after a reload in the middle of it, without loss or repetition (${assistant})`, () =>
+    it(`rejoins a run after a reload in the middle, without loss or repetition (${assistant})`, () =>
       visit(async (visit, { origin, gates, service }) => {
         const { page } = visit;
         const chat = assistant === "gated-chat";
@@ -175,7 +175,7 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
     ["rollback", [], /rolled back/],
     ["interrupt", ["first", "began first"], null],
   ] as const) {
-    it(`sends a second text from another window (${strategy})`, () =>
+    it(`sends a second message from another window (${strategy})`, () =>
       visit(async (visit, { origin, gates, service }) => {
         await visit.open(`${origin}/?assistant=halfway&strategy=${strategy}`);
         await visit.say("first");
@@ -204,7 +204,7 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
       }));
   }
 
-  it("works from another origin, which can read where the run is", () =>
+  it("works from another origin, with the location of the run", () =>
     visit(async (visit, { origin, elsewhere, service }) => {
       await visit.open(`${elsewhere}/?assistant=chat&api=${encodeURIComponent(`${origin}/agents`)}`);
       await visit.say("hi");
@@ -232,8 +232,8 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
     }));
 });
 
-describe("without Chromium", () => {
-  it("says what is missing and how to get it", () => {
+describe("findChromium without an installation", () => {
+  it("throws what is missing and how to get it", () => {
     assert.throws(() => findChromium("/nowhere"), /Chromium is missing: no chromium, .* apt-get install chromium/);
   });
 });

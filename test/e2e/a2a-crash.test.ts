@@ -36,7 +36,7 @@ export const asks = ({ command, interrupt }) =>
   command?.resume === undefined ? interrupt("Which city?") : "Got " + command.resume;
 `;
 
-it("tasks go on after kill -9, with the same ids", async () => {
+it("A2A tasks continue after kill -9 with the same ids", async () => {
   using folder = temporaryFolder();
   writeFileSync(join(folder.path, "agents.mjs"), AGENTS);
   const graphs = { slow: "./agents.mjs:slow", asks: "./agents.mjs:asks" };
@@ -77,7 +77,7 @@ it("tasks go on after kill -9, with the same ids", async () => {
   assert.deepEqual([done.id, answerText(done)], [asks.id, "Got Rome"]);
 });
 
-it("push notifications are sent after kill -9, with their signature", async () => {
+it("A2A push notifications are sent after kill -9 with their signature", async () => {
   using folder = temporaryFolder();
   const signing_secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
   const states: unknown[] = [];

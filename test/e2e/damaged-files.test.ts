@@ -51,7 +51,7 @@ async function cutInHalf(log: string, url: string, onCut: () => void): Promise<R
 
 describe("a server", { timeout: 120_000 }, () => {
   for (const load of [8, 0]) {
-    it(`whose log is cut in half ${load > 0 ? "under load" : "while it is idle"}: no later write is acknowledged, /ready is red, and it does not start again`, async () => {
+    it(`whose log is cut in half ${load > 0 ? "under load" : "while it is idle"} acknowledges no later write, fails /ready, and does not start again`, async () => {
       using folder = project();
       const path = join(folder.path, "agents.db");
       const acknowledged: string[] = [];
@@ -96,7 +96,7 @@ describe("a server", { timeout: 120_000 }, () => {
   }
 
   for (const name of ["agents.db", "file:agents.db"])
-    it(`whose files may not grow any more answers 507, reads on, and keeps what it has acknowledged (${name})`, async () => {
+    it(`whose files cannot grow answers 507, serves reads, and keeps what it has acknowledged (${name})`, async () => {
       using folder = project();
       const acknowledged: string[] = [];
       {

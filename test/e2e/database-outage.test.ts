@@ -18,10 +18,10 @@ const send = (kit: TestService, method: string, path: string, body?: unknown, he
 
 const detail = async (response: Response): Promise<string> => ((await response.json()) as { detail: string }).detail;
 
-describe("answers while the database is away", () => {
+describe("responses while the database is unreachable", () => {
   const unreachable = "The database cannot be reached: retry later";
 
-  it("are 503, with a Retry-After where the call may be made again, and right again afterwards", async () => {
+  it("are 503 with a Retry-After if the request can be retried, and succeed afterwards", async () => {
     await using w = world();
     const kit = await w.open();
     const { thread_id } = await kit.service.threads.create();
@@ -76,7 +76,7 @@ describe("answers while the database is away", () => {
     }
   });
 
-  it("are red at /ready and not at /ok: a new process would not mend it", async () => {
+  it("fail /ready and not /ok, because a new process would not help", async () => {
     await using w = world();
     const kit = await w.open();
     const ask = async (path: string): Promise<unknown> => {
@@ -97,7 +97,7 @@ describe("answers while the database is away", () => {
     assert.deepEqual(await ask("/ready"), [200, { ok: true }]);
   });
 
-  it("say where it is not known whether a call took effect, and such a call is not made twice by accident", async () => {
+  it("say if it is unknown whether a call took effect, and such a call is not repeated by accident", async () => {
     await using w = world();
     const kit = await w.open();
     const body = { assistant_id: "echo", metadata: { mark: "lost" } };
@@ -133,7 +133,7 @@ describe("answers while the database is away", () => {
   });
 
   for (const [name, Sdk] of Object.entries(SDKS)) {
-    it(`make ${name} ask again where nothing was changed, and not where that is not known`, async () => {
+    it(`make ${name} retry only if nothing was changed`, async () => {
       await using w = world();
       const kit = await w.open();
       let requestCount = 0;
@@ -159,8 +159,8 @@ describe("answers while the database is away", () => {
   }
 });
 
-describe("a database that is away for minutes", () => {
-  it("makes no loop busy and fills no log, and what waited is executed when it is back", async () => {
+describe("a database that is unreachable for minutes", () => {
+  it("causes no busy loop and no flood of logs, and pending runs execute afterwards", async () => {
     await using w = world();
     const kit = await w.open();
     const secondStore = w.store.share();
@@ -218,7 +218,7 @@ describe("a database that is away for minutes", () => {
     await second[Symbol.asyncDispose]();
   });
 
-  it("asks for work no more often, however often it was woken meanwhile", async () => {
+  it("causes no more claims after many wake-ups", async () => {
     await using w = world();
     const kit = await w.open();
     const { thread_id } = await kit.service.threads.create();
@@ -242,7 +242,7 @@ describe("a database that is away for minutes", () => {
     w.store.away = false;
   });
 
-  it("fires a cron's tick once when it is back, and counts it for no refusal", async () => {
+  it("lets a cron fire once afterwards, without a skipped fire time", async () => {
     await using w = world();
     const kit = await w.open();
     const { crons } = kit.service;
@@ -258,7 +258,7 @@ describe("a database that is away for minutes", () => {
     await crons.delete(cron.cron_id);
   });
 
-  it("tells a webhook after it, by one id", async () => {
+  it("lets a webhook be sent afterwards under one id", async () => {
     await using w = world();
     const kit = await w.open();
     const run = await kit.service.runs.create(null, {
@@ -281,9 +281,9 @@ describe("a database that is away for minutes", () => {
   });
 });
 
-describe("a run that executes while the database goes away", () => {
+describe("a run during a database outage", () => {
   for (const framed of [true, false]) {
-    it(`goes on when it is back before its lease is over (${framed ? "stored" : "plain"} frames)`, async () => {
+    it(`continues if its lease is still valid (${framed ? "stored" : "plain"} frames)`, async () => {
       await using w = world();
       const kit = await w.open();
       const { thread_id } = await kit.service.threads.create();
@@ -300,7 +300,7 @@ describe("a run that executes while the database goes away", () => {
     });
   }
 
-  it("is executed again, once, when its lease was over, and its readers go on", async () => {
+  it("is executed again once after its lease, and its readers continue", async () => {
     await using w = world();
     const kit = await w.open();
     const elsewhere = w.store.share();
@@ -333,7 +333,7 @@ describe("a run that executes while the database goes away", () => {
     assert.equal((values as { messages: unknown[] }).messages.length, 20);
   });
 
-  it("is taken over by a process that can reach it, while the one that cannot writes nothing any more", async () => {
+  it("is claimed by a process that reaches the database, and the other one writes nothing more", async () => {
     await using w = world();
     const kit = await w.open();
     const second = await w.open(w.store.share());
@@ -351,7 +351,7 @@ describe("a run that executes while the database goes away", () => {
     assert.equal((await kit.service.runs.get(thread_id, run_id)).status, "success");
   });
 
-  it("never shows its readers a wrong end: who reads what is stored breaks off, and comes back", async () => {
+  it("never has a wrong end for its readers, which are aborted and reconnect", async () => {
     await using w = world();
     const kit = await w.open();
     const { thread_id } = await kit.service.threads.create();

@@ -84,7 +84,7 @@ async function checkAnswers(waiting: Readonly<Record<string, Promise<Answer>>>):
 }
 
 describe("a server whose database file", { timeout: 120_000 }, () => {
-  it("is deleted answers all that wait for runs, and later requests, and does not get ready", async () => {
+  it("is deleted answers all waiting and later requests, and is not ready again", async () => {
     using folder = project();
     await using program = start("server.ts", ARGUMENTS, { cwd: folder.path });
     const url = await waitForUrl(program);
@@ -103,7 +103,7 @@ describe("a server whose database file", { timeout: 120_000 }, () => {
     assert.equal((await request(url, "GET", "/ready")).status, 503);
   });
 
-  it("is moved away and back gets ready again, and executes its runs", async () => {
+  it("is moved away and back is ready again, and executes its runs", async () => {
     using folder = project();
     await using program = start("server.ts", ARGUMENTS, { cwd: folder.path });
     const url = await waitForUrl(program);

@@ -17,7 +17,7 @@ const threadsAt = async (url: string): Promise<readonly Thread[]> => {
 };
 
 describe("the demo", () => {
-  it("has threads to look at in a fresh database, and does not create them again", async () => {
+  it("creates example threads in a new database, and only once", async () => {
     using folder = temporaryFolder();
     const serve = (...args: readonly string[]) =>
       start("scripts/demo.ts", ["--port", "0", ...args], { cwd: folder.path });
@@ -57,7 +57,7 @@ describe("the demo", () => {
     assert.equal((await threadsAt(url)).length, 1);
   });
 
-  it("leaves a database with threads as it is, and one that needs keys", async () => {
+  it("leaves a database with threads unchanged, and one that requires keys", async () => {
     using folder = temporaryFolder();
     await using privateServer = start(
       "server.ts",

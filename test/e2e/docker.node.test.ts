@@ -97,13 +97,13 @@ describe("the Dockerfile", () => {
   const last = (values: unknown): unknown => (values as { messages: { content: unknown }[] }).messages.at(-1)?.content;
   const input = { messages: [{ role: "user", content: "Hello" }] };
 
-  it("starts no server that anybody could use", async () => {
+  it("starts no server without authentication", async () => {
     const container = run({ GREENROOM_PORT: String(await freePort()) });
     assert.equal(await container.ended, 1);
     assert.match(container.output(), /GREENROOM_HOST: the server has no authentication/);
   });
 
-  it("is healthy while it serves, drains when it is told to stop, and keeps its data", async () => {
+  it("is healthy while it serves, drains on its stop signal, and keeps its data", async () => {
     const env = { GREENROOM_PORT: String(await freePort()), GREENROOM_API_KEYS: KEY };
     assert.equal(health(env), 1, "before the start");
     const first = run(env);
@@ -128,7 +128,7 @@ describe("the Dockerfile", () => {
     assert.equal(await second.kill("SIGTERM"), 0);
   });
 
-  it("takes commands in place of the server", async () => {
+  it("runs commands instead of the server", async () => {
     const copy = join(image.root, "data/copy.db");
     rmSync(copy, { force: true });
     const backup = run({}, ["backup", copy]);
@@ -136,7 +136,7 @@ describe("the Dockerfile", () => {
     assert.ok(existsSync(copy));
   });
 
-  it("is of the Node that is tested, runs as nobody in particular and names its port, data and signal", () => {
+  it("uses the tested Node and an unprivileged user, and names its port, data and signal", () => {
     const { devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
     const major = /^node:(\d+)-slim$/.exec(image.base)?.[1];
     assert.equal(major, String(devDependencies.node).split(".")[0]);

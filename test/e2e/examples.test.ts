@@ -72,7 +72,7 @@ function fakeDocument(): Pick<FakeElement, "querySelector"> {
 }
 
 describe("examples", () => {
-  it("are under 40 lines each", () => {
+  it("have under 40 lines each", () => {
     for (const file of readdirSync(join(root, "examples"), { recursive: true, encoding: "utf8" })) {
       if (!/\.(?:ts|html)$/.test(file)) continue;
       const lines = readFileSync(join(root, "examples", file), "utf8").split("\n").length - 1;
@@ -80,7 +80,7 @@ describe("examples", () => {
     }
   });
 
-  it("an agent calls one of another server as its tool", async () => {
+  it("mcp.ts calls an agent of another server as a tool", async () => {
     using folder = temporaryFolder();
     await using program = example("mcp.ts", folder.path);
     assert.equal(await program.ended, 0);
@@ -88,7 +88,7 @@ describe("examples", () => {
     assert.match(program.output(), /librarian by mcp: success/);
   });
 
-  it("an agent asks one of another server, and answers its question", async () => {
+  it("a2a.ts calls an agent of another server, and answers its interrupt", async () => {
     using folder = temporaryFolder();
     await using program = example("a2a.ts", folder.path);
     assert.equal(await program.ended, 0);
@@ -114,7 +114,7 @@ describe("examples", () => {
     assert.equal(((await client.threads.getState(thread_id)).values as typeof input).messages.length, 4);
   });
 
-  it("app.ts serves an agent, and stops at SIGTERM", async () => {
+  it("app.ts serves an agent, and exits on SIGTERM", async () => {
     using folder = temporaryFolder();
     await using program = example("app.ts", folder.path);
     const client = new Client({ apiUrl: await readUrl(program) });
@@ -122,7 +122,7 @@ describe("examples", () => {
     assert.equal(await program.kill("SIGTERM"), 0);
   });
 
-  it("refund.ts continues after a kill with the same key, and shows its result at each later start", async () => {
+  it("refund.ts continues after a kill with the same idempotency key, and prints its result at each later start", async () => {
     using folder = temporaryFolder();
     let paid = "";
     {
@@ -144,7 +144,7 @@ describe("examples", () => {
   });
 
   if (runtime === "bun") {
-    it("mount.ts serves agents behind the host's own check", async () => {
+    it("mount.ts serves agents behind the host's own authentication", async () => {
       using folder = temporaryFolder();
       await using program = example("mount.ts", folder.path);
       const url = await readUrl(program);
@@ -163,7 +163,7 @@ describe("examples", () => {
     assert.match(program.output(), /\b1 pass|\bpass 1/);
   });
 
-  it("the demo answers what sdk.ts asks", async () => {
+  it("sdk.ts calls the demo", async () => {
     using folder = temporaryFolder();
     await using server = serveDemo(folder.path);
     await using program = example("sdk.ts", folder.path, [await readUrl(server)]);
@@ -185,7 +185,7 @@ describe("examples", () => {
     assert.match(tokens.join(""), /I can refund money\./);
   });
 
-  it("the thumbs of feedback.html are recorded on the run they belong to", async () => {
+  it("feedback.html records the thumbs on their run", async () => {
     using folder = temporaryFolder();
     await using program = served("feedback.ts", folder.path);
     const url = await readUrl(program);
@@ -226,7 +226,7 @@ describe("examples", () => {
     assert.equal(new Set(records.map(({ run_id }) => run_id)).size, 2);
   });
 
-  it("webhook-receiver.ts takes what the server has signed, and refuses what was changed on the way", async () => {
+  it("webhook-receiver.ts accepts signed deliveries, and refuses changed ones", async () => {
     using folder = temporaryFolder();
     const secret = `whsec_${btoa("a secret of exactly thirty-two b")}`;
     await using receiver = served("webhook-receiver.ts", folder.path, { WEBHOOK_SECRET: secret });
@@ -282,7 +282,7 @@ describe("examples", () => {
     assert.equal((await fetch(url, { method: "POST", body })).status, 401);
   });
 
-  it("usage-export.ts writes last month's traces to a file, with a key that may read them", async () => {
+  it("usage-export.ts writes the traces of last month to a file, with a key that may read them", async () => {
     using folder = temporaryFolder();
     const API_KEY = "0123456789-0123456789-0123456789";
     const today = new Date();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Line, parseLine } from "../soak/executions.ts";
 
-describe("the log of executions", () => {
+describe("the execution log", () => {
   const line: Line = {
     at: 1,
     pid: 2,
@@ -16,7 +16,7 @@ describe("the log of executions", () => {
     version: 0,
   };
 
-  it("is read also where a process was killed in the middle of a line", () => {
+  it("can be read after a process was killed in the middle of a line", () => {
     const text = JSON.stringify(line);
     assert.deepEqual(parseLine(text), line);
     for (const length of [1, 9, 30, text.length - 1]) {

@@ -49,7 +49,7 @@ describe(`hosts on ${runtime}`, () => {
   });
 
   if (runtime === "node") {
-    it("node.ts outlives requests that are none", async () => {
+    it("node.ts survives malformed requests", async () => {
       using folder = temporaryFolder();
       await using program = example("node.ts", folder.path);
       const url = new URL(await readUrl(program));
@@ -69,7 +69,7 @@ describe(`hosts on ${runtime}`, () => {
   }
 
   if (runtime === "bun") {
-    it("Bun.serve has agents among its routes", async () => {
+    it("Bun.serve mounts agents among its routes", async () => {
       using folder = temporaryFolder();
       await using program = example("mount.ts", folder.path);
       const headers = { authorization: "Bearer let-me-in" };
@@ -81,7 +81,7 @@ describe(`hosts on ${runtime}`, () => {
     });
   }
 
-  it("Hono has agents below a prefix, behind its own middleware", async () => {
+  it("Hono mounts agents below a prefix, behind its own middleware", async () => {
     using folder = temporaryFolder();
     await using program = served("hono.ts", folder.path);
     const url = await readUrl(program);
@@ -107,7 +107,7 @@ describe(`hosts on ${runtime}`, () => {
     await stop(program, host);
   });
 
-  it("Express has agents below a prefix, beside routes that read JSON", async () => {
+  it("Express mounts agents below a prefix, beside routes that read JSON", async () => {
     using folder = temporaryFolder();
     await using program = example("express.ts", folder.path);
     const url = await readUrl(program);
@@ -133,7 +133,7 @@ describe(`hosts on ${runtime}`, () => {
     await stop(program, host);
   });
 
-  it("an AI SDK agent streams its tokens, remembers, stops and tells what it spent", async () => {
+  it("an AI SDK agent streams its tokens, remembers the conversation, stops and reports its usage", async () => {
     using folder = temporaryFolder();
     await using program = served("ai-sdk.ts", folder.path);
     const url = await readUrl(program);

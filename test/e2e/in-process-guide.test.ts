@@ -76,7 +76,7 @@ function extractProgram(page: string): string {
 }
 
 describe("docs/guides/in-process.md", () => {
-  it("says what happens", async () => {
+  it("shows what its code does", async () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "page.ts");
     const program = extractProgram(readFileSync(join(root, "docs/guides/in-process.md"), "utf8"));

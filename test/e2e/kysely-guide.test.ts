@@ -28,7 +28,7 @@ function extractProgram(page: string, database: string): string {
 
 if (onBun) {
   describe("docs/guides/kysely.md", () => {
-    it("says what happens", async () => {
+    it("shows what its code does", async () => {
       using folder = temporaryFolder();
       const [file, database] = [join(folder.path, "page.ts"), join(folder.path, "shop.db")];
       const page = readFileSync(join(root, "docs/guides/kysely.md"), "utf8");

@@ -6,7 +6,7 @@ import { it } from "node:test";
 import { root, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
-it("graphs that sleep and wait go on after kill -9", async () => {
+it("graphs that sleep and wait continue after kill -9", async () => {
   using folder = temporaryFolder();
   const agents = join(root, "test/e2e/langgraph-crash-agents.ts");
   const graphs = { sleeps: `${agents}:sleeps`, waits: `${agents}:waits` };

@@ -61,7 +61,7 @@ const read = async ({ listener, path }: World): Promise<{ readonly status: numbe
 };
 
 describe("a reader of a large response", { timeout: 60_000 }, () => {
-  it("that takes nothing is disconnected after the limit, and the next one is served", async () => {
+  it("that stalls is disconnected after the limit, and the next one is served", async () => {
     await using world = await createWorld({ wait_ms: 30_000, stalled_ms: 300 });
     const stalled = await open(world);
     const { status, length } = await read(world);
@@ -72,7 +72,7 @@ describe("a reader of a large response", { timeout: 60_000 }, () => {
     assert.ok(stalled.received.bytes < STATE_CHARS, `${stalled.received.bytes} bytes`);
   });
 
-  it("that leaves makes room for the next one", async () => {
+  it("that disconnects makes room for the next one", async () => {
     await using world = await createWorld({ wait_ms: 30_000, stalled_ms: 30_000 });
     const leaving = await open(world);
     const next = read(world);
@@ -95,7 +95,7 @@ describe("a reader of a large response", { timeout: 60_000 }, () => {
     assert.ok(received.bytes > STATE_CHARS, `${received.bytes} bytes`);
   });
 
-  it("that waits and leaves is not served any more", async () => {
+  it("that disconnects while it waits is not served", async () => {
     await using world = await createWorld({ wait_ms: 30_000, stalled_ms: 30_000 });
     const openUpload = await open(world);
     const waiting = Array.from({ length: 20 }, () => {

@@ -40,7 +40,7 @@ export function refund({ command, interrupt }) {
 export const echo = ({ messages }) => "You said " + messages.at(-1).content;
 `;
 
-it("calls go on after kill -9, with the same ids, and each answer counts once", async () => {
+it("MCP calls continue after kill -9 with the same ids, and each resume value counts once", async () => {
   using folder = temporaryFolder();
   writeFileSync(join(folder.path, "agents.mjs"), AGENTS);
   const [slow, echo] = ["./agents.mjs:slow", "./agents.mjs:echo"];

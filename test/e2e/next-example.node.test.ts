@@ -87,7 +87,7 @@ describe("Next.js", () => {
     if (readdirSync(places).length === 0) rmdirSync(places);
   });
 
-  it("serves agents by a route handler, from a build", { timeout: 400_000 }, async () => {
+  it("serves agents by a route handler from a build", { timeout: 400_000 }, async () => {
     await using build = start(NEXT, ["build"], { cwd: app, env, command: [] });
     assert.equal(await build.ended, 0, build.output());
     assert.ok(!existsSync(join(app, "agents.db")), "a build opens no database");
@@ -111,7 +111,7 @@ describe("Next.js", () => {
     await program.kill("SIGTERM");
   });
 
-  it("serves agents in development, and their new code when its module is loaded again", {
+  it("serves agents in development, and their new code after a reload of the module", {
     timeout: 400_000,
   }, async () => {
     const host = await createHosted(serve("dev"));

@@ -37,7 +37,7 @@ describe("the built command", () => {
   });
   after(() => folder[Symbol.dispose]());
 
-  it("loads TypeScript agents on an old Node all the same, and says which Node has SQLite", () => {
+  it("loads TypeScript agents on an old Node, and names the versions with SQLite", () => {
     writeFileSync(at("agent.ts"), 'enum Word { Hello = "Hello" }\nexport const agent = (): Word => Word.Hello;\n');
     writeFileSync(at("greenroom.json"), JSON.stringify({ graphs: { a: "./agent.ts:other" } }));
     // What older ones lack, newer ones can be told to do without.
@@ -57,7 +57,7 @@ describe("the built command", () => {
     );
   });
 
-  it("says on an older runtime which ones it needs, before it loads anything else", () => {
+  it("names the required versions on an older runtime before it loads anything else", () => {
     writeFileSync(
       at("older.cjs"),
       'Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.19.2" } });\n',
@@ -89,7 +89,7 @@ describe("the built command", () => {
     assert.match(stdout, /^\d+\.\d+\.\d+/);
   };
 
-  it("keeps what Node has compiled for the next start, and starts anew when that has grown large", () => {
+  it("caches compiled code of Node for the next start, and clears a large cache", () => {
     printVersion(process.execPath);
     const [version = ""] = readdirSync(compiled);
     assert.notDeepEqual(readdirSync(join(compiled, version)), []);
@@ -107,7 +107,7 @@ describe("the built command", () => {
     assert.notDeepEqual(readdirSync(join(compiled, version)), []);
   });
 
-  it("keeps nothing of what Bun has compiled", () => {
+  it("caches no compiled code of Bun", () => {
     rmSync(compiled, { recursive: true, force: true });
     printVersion("bun");
     assert.equal(existsSync(compiled), false);

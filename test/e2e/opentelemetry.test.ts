@@ -38,7 +38,7 @@ function fakeTracer(): { readonly tracer: Tracer; readonly spans: Recorded[] } {
 const HERE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 describe("opentelemetry.ts", () => {
-  it("makes one span for each run that ends, with its times, its end and a link to its caller", async () => {
+  it("creates one span for each ended run, with its times, its status and a link to its caller", async () => {
     const { tracer, spans } = fakeTracer();
     const { now, timer, advance } = testClock();
     let notifyExported: () => void = () => {};
@@ -89,7 +89,7 @@ describe("opentelemetry.ts", () => {
     assert.deepEqual(failing.links, []);
   });
 
-  it("takes a run that never started for one that took no time", () => {
+  it("creates a span without duration for a run that never started", () => {
     const { tracer, spans } = fakeTracer();
     const at = "2026-11-21T12:00:00.000Z";
     const ids = { run_id: "r", thread_id: "t", assistant_id: "a", graph_id: "g" };

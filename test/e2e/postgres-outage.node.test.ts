@@ -155,8 +155,8 @@ const answer = async (kit: TestService, path: string): Promise<readonly [number,
   return [response.status, response.headers.get("retry-after")];
 };
 
-describe("Postgres", () => {
-  it("may crash and come back at once: runs and their readers go on where they were", async () => {
+describe("Postgres outages", () => {
+  it("with an immediate restart let runs and their readers continue", async () => {
     const { url } = await server.database();
     const { steps, attempts, most } = stepping();
     await using first = await testService({ storage: postgres(url), agents: { steps } });
@@ -170,7 +170,7 @@ describe("Postgres", () => {
     assert.deepEqual(await first.service.ready(), { ok: true });
   });
 
-  it("may be away for longer than every lease: 503 meanwhile, and then every run is executed to its end", async () => {
+  it("longer than every lease answer 503, and then every run is executed to its end", async () => {
     const { url } = await server.database();
     await using at = await door(url);
     const { steps, attempts, most } = stepping();
@@ -203,7 +203,7 @@ describe("Postgres", () => {
     }
   });
 
-  it("may be stopped and started again: what was acknowledged is there, and executed", async () => {
+  it("with a stop and a start keep all acknowledged runs, which are executed", async () => {
     const { url } = await server.database();
     const { steps, attempts, most } = stepping();
     await using first = await testService({ storage: postgres(url), agents: { steps }, worker: { lease_ms: 3_000 } });

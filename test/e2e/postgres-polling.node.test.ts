@@ -45,7 +45,7 @@ async function keptRun(service: Service, client: Client, thread_id: string, run_
   return [frames, events, messages.map(({ content }) => content)];
 }
 
-it(`${RUNS} runs whose threads are polled on Postgres are stored whole`, async () => {
+it(`${RUNS} runs on Postgres are stored completely while their threads are polled`, async () => {
   const server = await startPostgres({ fsync: false });
   const { url } = await server.database();
   const database = postgres(url);

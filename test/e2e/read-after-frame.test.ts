@@ -33,7 +33,7 @@ const PLACES: readonly ((event: string, data: unknown) => boolean)[] = [
   (event) => event === "end",
 ];
 
-it(`${READS} states are read right after a frame, and none is behind it`, async () => {
+it(`${READS} states that are read right after a frame are as new as the frame`, async () => {
   using folder = temporaryFolder();
   const storage = open(join(folder.path, "read-back.db"));
   const service = await createService({ storage, executor: readBackAgents(), environment: { log: () => {} } });

@@ -54,8 +54,8 @@ async function behind(): Promise<Behind> {
   };
 }
 
-describe(`behind a reverse proxy, on ${runtime}`, () => {
-  it("every frame passes as soon as it is there", async () => {
+describe(`a server behind a reverse proxy, on ${runtime}`, () => {
+  it("sends every frame at once", async () => {
     await using at = await behind();
     const { thread_id } = await at.client.threads.create();
     const frames: unknown[] = [];
@@ -73,7 +73,7 @@ describe(`behind a reverse proxy, on ${runtime}`, () => {
     assert.deepEqual(at.passed, ["POST /threads", `POST /threads/${thread_id}/runs/stream`]);
   });
 
-  it("a reader that goes away reaches the run", async () => {
+  it("stops a run when its reader disconnects", async () => {
     await using at = await behind();
     const { thread_id } = await at.client.threads.create();
     at.gates.open("step 1");
@@ -83,7 +83,7 @@ describe(`behind a reverse proxy, on ${runtime}`, () => {
     assert.equal(((await at.client.threads.getState(thread_id)).values as { step?: number }).step, 1);
   });
 
-  it("one who waits, and goes away, too", async () => {
+  it("stops a run when a client disconnects during a wait", async () => {
     await using at = await behind();
     const { thread_id } = await at.client.threads.create();
     const disconnect = new AbortController();
@@ -96,7 +96,7 @@ describe(`behind a reverse proxy, on ${runtime}`, () => {
     assert.match(String(await at.gates.stopped("step 1")), /cancelled/);
   });
 
-  it("Last-Event-ID passes, and the places of a run are found again", async () => {
+  it("receives Last-Event-ID, and returns valid Location headers and feedback links", async () => {
     await using at = await behind();
     const { thread_id } = await at.client.threads.create();
     for (const step of [1, 2, 3]) at.gates.open(`step ${step}`);
@@ -120,7 +120,7 @@ describe(`behind a reverse proxy, on ${runtime}`, () => {
     assert.equal((await fetch(here, { method: "POST", body: '{"score":1}' })).status, 200);
   });
 
-  it("what a proxy says of its client changes nothing; runs may see it", async () => {
+  it("ignores forwarded headers, which runs may read", async () => {
     await using at = await behind();
     const values = (await at.client.runs.wait(null, "told", { input })) as {
       readonly configurable: Readonly<Record<string, unknown>>;

@@ -102,8 +102,8 @@ async function use(kit: TestService, mark: string): Promise<void> {
 const places = Object.entries(PLACES).filter(([name]) => name !== "Postgres" || runtime === "node");
 
 for (const [name, createPlace] of places) {
-  describe(`${name} to which a newer version has added something`, () => {
-    it("serves the older process, which executes its runs to their ends and takes new ones", async () => {
+  describe(`${name} with additions of a newer version`, () => {
+    it("serves the older process, which completes its runs and claims new ones", async () => {
       using at = await createPlace();
       const gates = { first: Promise.withResolvers<void>(), second: Promise.withResolvers<void>() };
       const agents = {

@@ -109,8 +109,8 @@ const fetchRetried: typeof fetch = Object.assign(
   { preconnect: () => {} },
 );
 
-describe("a server that is told to stop", () => {
-  it("refuses new runs, says that it is not ready, and lets runs and their readers come to the end", async () => {
+describe("a server on SIGTERM", () => {
+  it("refuses new runs, fails /ready, and completes its runs and their streams", async () => {
     using home = project();
     await using server = home.serve(["--grace-ms", "600000"]);
     const url = await waitForUrl(server);
@@ -147,7 +147,7 @@ describe("a server that is told to stop", () => {
     assert.equal(await ended, 0);
   });
 
-  it("puts a run back after the grace time, without charging the attempt; its readers come back and miss nothing", async () => {
+  it("requeues a run after the grace period without a charge, and its readers reconnect without loss", async () => {
     using home = project();
     const first = home.serve(["--grace-ms", "0"]);
     const url = await waitForUrl(first);
@@ -189,7 +189,7 @@ describe("a server that is told to stop", () => {
     assert.deepEqual([again, typeof resumed_after], [{ run_id, attempt: 1, thread_id }, "number"]);
   });
 
-  it("ends at once when it is told again", async () => {
+  it("exits at once on a second signal", async () => {
     using home = project();
     await using server = home.serve(["--grace-ms", "600000"]);
     const url = await waitForUrl(server);
@@ -210,7 +210,7 @@ describe("a server that is told to stop", () => {
 });
 
 describe("a server that was killed", () => {
-  it("is followed by one that takes up its runs at once", async () => {
+  it("is replaced by one that claims its runs at once", async () => {
     using home = project();
     let thread_id: string;
     let run_id: string;
@@ -275,7 +275,7 @@ describe("a server that was killed", () => {
 });
 
 describe("a second server on one database", () => {
-  it("serves requests, takes no run while the first lives, and takes over when it is dead", async () => {
+  it("serves requests, claims no run while the first lives, and takes over after its death", async () => {
     using home = project();
     const first = home.serve();
     const firstUrl = await waitForUrl(first);
@@ -311,7 +311,7 @@ describe("a second server on one database", () => {
 });
 
 describe("a full disk", () => {
-  it("answers 507, stores nothing, loses nothing, and is over when there is room", async (test) => {
+  it("answers 507, stores and loses nothing, and recovers when there is room", async (test) => {
     using folder = temporaryFolder();
     const disk = join(folder.path, "disk");
     mkdirSync(disk);
@@ -379,7 +379,7 @@ function fill(file: string): void {
   }
 }
 
-describe("a database that cannot be used", () => {
+describe("a server on an unusable database", () => {
   const refused = async (home: Project, says: RegExp): Promise<void> => {
     const size = statSync(join(home.path, "agents.db")).size;
     await using server = home.serve();
@@ -398,7 +398,7 @@ describe("a database that cannot be used", () => {
     return file;
   };
 
-  it("because it is newer is refused", async () => {
+  it("refuses a newer database", async () => {
     using home = project();
     const database = new DatabaseSync(await used(home));
     database.exec("insert into greenroom_versions (version) values (999)");
@@ -406,7 +406,7 @@ describe("a database that cannot be used", () => {
     await refused(home, /schema version 999, this Greenroom knows versions up to \d+; use a newer Greenroom/);
   });
 
-  it("because it is damaged is refused", async () => {
+  it("refuses a damaged database", async () => {
     using home = project();
     const file = await used(home);
     const content = readFileSync(file);

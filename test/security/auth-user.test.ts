@@ -85,7 +85,7 @@ const open = (observations: Observations, options: WorldOptions = {}): Promise<W
   });
 
 describe("the user of custom authentication", () => {
-  it("reaches nodes, tools and functions, whatever the request says", async () => {
+  it("reaches nodes, tools and functions, whatever the request contains", async () => {
     const observations: Observations = [];
     await using world = await open(observations);
     const forged = { langgraph_auth_user: { identity: "admin" }, langgraph_auth_user_id: "admin", langgraph_auth_x: 1 };
@@ -109,7 +109,7 @@ describe("the user of custom authentication", () => {
     ]);
   });
 
-  it("is nobody where nobody was asked, whatever the request says", async () => {
+  it("is null without authentication, whatever the request contains", async () => {
     const observations: Observations = [];
     await using world = await open(observations);
     const config = { configurable: { langgraph_auth_user: { identity: "admin" }, LANGGRAPH_AUTH_USER_ID: "admin" } };
@@ -124,7 +124,7 @@ describe("the user of custom authentication", () => {
     assert.equal(JSON.stringify(await service.threads.get(thread_id)).includes("admin"), false);
   });
 
-  it("is the one who made the run, also after a restart", async () => {
+  it("is the creator of the run, also after a restart", async () => {
     const folder = await mkdtemp(join(tmpdir(), "greenroom-user-"));
     const storage = () => nodeSqlite(join(folder, "user.db"));
     const observations: Observations = [];
@@ -155,7 +155,7 @@ describe("the user of custom authentication", () => {
     }
   });
 
-  it("is shown to nobody: no answer, frame, checkpoint, webhook or log", async () => {
+  it("appears in no response, frame, checkpoint, webhook and log", async () => {
     const observations: Observations = [];
     const webhookTexts: string[] = [];
     const all = Promise.withResolvers<void>();

@@ -43,7 +43,7 @@ const V2 = ["v2 server-sent events", "a WebSocket"];
 
 describe("a thread with a new owner", () => {
   for (const kind of Object.keys(KINDS)) {
-    it(`shows ${kind} of the old one nothing that is said right after the change`, async () => {
+    it(`sends ${kind} of the old owner nothing after the change`, async () => {
       await using all = await world();
       const { at, clock, rooms } = all;
       const run = await startRun(at, user("ann"));
@@ -60,7 +60,7 @@ describe("a thread with a new owner", () => {
   }
 
   for (const kind of ["a v1 thread stream", ...V2]) {
-    it(`shows ${kind} of the old one no later run`, async () => {
+    it(`sends ${kind} of the old owner no later run`, async () => {
       await using all = await world();
       const { at, clock, rooms } = all;
       const run = await startRun(at, user("ann"));
@@ -82,7 +82,7 @@ describe("a thread with a new owner", () => {
   }
 
   for (const kind of Object.keys(CALLS)) {
-    it(`tells the old one nothing of the end: ${kind}`, async () => {
+    it(`sends the old owner no end: ${kind}`, async () => {
       await using all = await world();
       const { at, clock, rooms } = all;
       const { thread_id, run_id } = await startRun(at, user("ann"));
@@ -95,8 +95,8 @@ describe("a thread with a new owner", () => {
   }
 });
 
-describe("a thread that the caller never saw", () => {
-  it("is streamed to its maker all the same", async () => {
+describe("a thread that the caller could never see", () => {
+  it("is streamed to its creator", async () => {
     // A handler that gives a filter, and no metadata to what is made.
     await using all = await world(({ event, user: { identity } }) =>
       event === "threads:create_run" ? { owner: identity } : {},
@@ -114,7 +114,7 @@ describe("a thread that the caller never saw", () => {
   });
 
   for (const kind of V2) {
-    it(`looks like none to ${kind}, also when it is deleted or made again`, async () => {
+    it(`looks like an absent one to ${kind}, also when it is deleted or recreated`, async () => {
       await using all = await world();
       const { at, clock, rooms } = all;
       const run = await startRun(at, user("bob"));

@@ -226,7 +226,7 @@ async function openWorld(options: TestServiceOptions) {
 for (const [cause, make] of Object.entries(CAUSES)) {
   describe(`${cause}:`, () => {
     for (const [kind, open] of Object.entries(KINDS)) {
-      it(`${kind} ends, and the neighbour's goes on`, async () => {
+      it(`${kind} ends, and that of the neighbour continues`, async () => {
         const { options, scene, code } = make();
         const { clock, rooms, at } = await openWorld(options());
         await using _ = at;
@@ -290,7 +290,7 @@ const LOSSES: Readonly<
   },
 };
 
-describe("the stream of an agent protocol", () => {
+describe("a stream of an agent protocol", () => {
   for (const [loss, { options, prepare }] of Object.entries(LOSSES)) {
     for (const [protocol, requestBy] of Object.entries(PROTOCOLS)) {
       it(`ends when ${loss}: ${protocol}`, async () => {
@@ -354,9 +354,9 @@ async function checkShared(
   await Promise.all(streams.map((stream) => stream.close()));
 }
 
-describe("streams without end", () => {
+describe("open streams", () => {
   for (const [kind, call] of Object.entries(CALLS)) {
-    it(`${kind} breaks off when the key is revoked`, async () => {
+    it(`of ${kind} abort when the key is revoked`, async () => {
       const { clock, rooms, at } = await openWorld(BY_KEY);
       await using _ = at;
       const { accounts } = at.service;
@@ -377,7 +377,7 @@ describe("streams without end", () => {
     });
   }
 
-  it("answer no command once the key is revoked, and close", async () => {
+  it("answer no command after the key was revoked, and close", async () => {
     const { clock, at } = await openWorld(BY_KEY);
     await using _ = at;
     const { accounts } = at.service;
@@ -399,20 +399,20 @@ describe("streams without end", () => {
     await accounts.revokeKey(row.id);
   });
 
-  it("of one key share the lookups, and what is said costs none", async () => {
+  it("of one key share lookups of the key, and frames need none", async () => {
     const world = await openCounted("findKey", BY_KEY);
     await using at = world.at;
     const { key } = await at.service.accounts.createKey({ kind: "sk" });
     await checkShared(world, createKeyHeaders(key), Object.values(KINDS));
   });
 
-  it("of one user and thread share the looks at the thread, and what is said costs none", async () => {
+  it("of one user and thread share reads of the thread, and frames need none", async () => {
     const world = await openCounted("getThread", owned());
     await using _ = world.at;
     await checkShared(world, bearer("ann"), [KINDS["a v1 run stream"] as (typeof KINDS)[string]]);
   });
 
-  it("of a thread that its reader does not see cost nothing while others read it", async () => {
+  it("of a thread that their reader cannot see cost nothing while others read it", async () => {
     const { clock, rooms, at, calls } = await openCounted("getThread", owned());
     await using _ = at;
     const run = await startRun(at, bearer("bob"));
@@ -431,7 +431,7 @@ describe("streams without end", () => {
   });
 
   for (const kind of ["join", "stream"]) {
-    it(`stop no run when their caller may not stop it any more: ${kind}`, async () => {
+    it(`cancel no run on disconnect after their caller lost the permission: ${kind}`, async () => {
       const { clock, at } = await openWorld(BY_KEY);
       await using _ = at;
       const { grant, reader, neighbour } = await withUser(at);

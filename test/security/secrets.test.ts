@@ -338,7 +338,7 @@ async function drive(
 }
 
 describe("a secret", () => {
-  it("appears nowhere, with a key that was made here", async () => {
+  it("appears nowhere, with a key of the accounts", async () => {
     await drive({}, async ({ accounts }) => (await accounts.createKey({ kind: "sk", description: "canary" })).key);
   });
 
@@ -347,7 +347,7 @@ describe("a secret", () => {
     await drive({ identity }, async () => CANARY.static_key);
   });
 
-  it("is not in what keeps a service from starting", async () => {
+  it("is not in errors of the start", async () => {
     const heard = new Heard();
     const failing = async (extraOptions: Partial<ServiceOptions>): Promise<void> => {
       const executor = fromFunctions({ echo: () => "done" });
@@ -387,7 +387,7 @@ describe("a secret", () => {
     assert.deepEqual(heard.leaks({ ...CANARY, short }), []);
   });
 
-  it("would be found", () => {
+  it("is found by this test if it appears", () => {
     const heard = new Heard();
     heard.add("log", `{"url":"https://h.example.com/?token=${CANARY.url_query}"}`);
     heard.add("runs.kwargs", CANARY.openai_api_key);

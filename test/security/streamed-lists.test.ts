@@ -71,8 +71,8 @@ async function search({ fetch }: TestService): Promise<Reading> {
   };
 }
 
-describe("a list that is being sent", () => {
-  it("breaks off when its caller loses the permission", async () => {
+describe("a streamed list", () => {
+  it("aborts when its caller loses the permission", async () => {
     let room = "";
     await using it = await world(async (at) => {
       room = (await startRun(at, ann)).thread_id;
@@ -87,7 +87,7 @@ describe("a list that is being sent", () => {
     assert.doesNotMatch(list.text(), /said afterwards/);
   });
 
-  it("breaks off when its reader takes nothing for 15 s", async () => {
+  it("aborts after its reader has stalled for 15 s", async () => {
     await using it = await world();
     const list = await search(it.at);
     await list.read();
@@ -97,7 +97,7 @@ describe("a list that is being sent", () => {
     await assert.rejects(list.readRemaining(), /does not read/);
   });
 
-  it("goes on while its reader is slow", async () => {
+  it("continues while its reader is slow", async () => {
     await using it = await world();
     const list = await search(it.at);
     for (let n = 0; n < 20; n += 1) {
@@ -107,7 +107,7 @@ describe("a list that is being sent", () => {
     assert.equal(((await list.readRemaining()) as unknown[]).length, 4);
   });
 
-  it("breaks off when the database fails, which is logged", async () => {
+  it("aborts and logs when the database fails", async () => {
     await using it = await world();
     const list = await search(it.at);
     await list.read();
@@ -116,7 +116,7 @@ describe("a list that is being sent", () => {
     await advanceUntil(it.clock, () => it.at.log.some(({ message }) => message === "Reading a list failed"));
   });
 
-  it("is not read on when its reader has left", async () => {
+  it("stops reading when its client disconnects", async () => {
     await using it = await world();
     const { fetch } = it.at;
     let reads = 0;
