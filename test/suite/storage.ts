@@ -76,7 +76,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   };
 
   api.describe("migrate", () => {
-    test("may be called again, and by several at once", async (storage) => {
+    test("may run several times, also concurrently", async (storage) => {
       await Promise.all([storage.migrate(), storage.migrate()]);
       await anAssistant(storage);
       await storage.migrate();
@@ -84,8 +84,8 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
     });
   });
 
-  api.describe("the right to work", () => {
-    test("is kept, and a second request does not disturb running runs", async (storage) => {
+  api.describe("the worker lock", () => {
+    test("is held, and a second request for it does not change running runs", async (storage) => {
       assert.deepEqual(await Promise.all([storage.becomeWorker(1000), storage.becomeWorker(1000)]), [true, true]);
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
@@ -95,7 +95,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       assert.deepEqual((await storage.getThread(here, "t"))?.lock, { token: lease.token, until: 6000 });
     });
 
-    test("can be proven to include writing", async (storage) => {
+    test("can require a test write", async (storage) => {
       await storage.probe(1000);
       await storage.probe(1001);
     });
@@ -130,7 +130,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   overviewTests(api, test);
 
   api.describe("deployments", () => {
-    test("do not see each other, with equal ids", async (storage) => {
+    test("do not see each other's rows with equal ids", async (storage) => {
       const assistants = [await anAssistant(storage, {}, 1000, here), await anAssistant(storage, {}, 1000, there)];
       await aThread(storage, "t", { at: "here" }, 1000, here);
       await aThread(storage, "t", { at: "there" }, 1000, there);
@@ -179,7 +179,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
 
   api.describe("a random workload", () => {
     for (const seed of seeds(api, 2)) {
-      test(`keeps every promise, seed ${seed}`, (storage) => runWorkload(storage, seed, api.effort));
+      test(`satisfies every invariant, seed ${seed}`, (storage) => runWorkload(storage, seed, api.effort));
     }
   });
 }

@@ -28,7 +28,7 @@ const idempotency = { route: "/threads/t/runs", key: "k", body_hash: "h" };
 
 export function admissionTests(api: SuiteApi, test: StorageTest): void {
   api.describe("an idempotency key", () => {
-    test("makes one run, and returns it to repeated requests", async (storage) => {
+    test("creates one run, and returns it to repeated requests", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const options = { idempotency, run: { multitask_strategy: "reject" } } as const;
@@ -84,7 +84,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getThread(here, "t"))?.status, "idle");
     });
 
-    test("is not kept for a run that was not made, and works without a thread", async (storage) => {
+    test("is not stored if its run is not created, and works without a thread", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await claimed(storage, assistant, "t", "r1");
@@ -104,7 +104,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.getThread(here, "thread-r5"), null);
     });
 
-    test("is forgotten after its time", async (storage) => {
+    test("is deleted after its retention", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const ages = { stateless_before: 0, frames_before: 0, features: { feedback: 0, webhooks: 0 } };
@@ -121,7 +121,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     const answer = (...resume_targets: string[]) => ({ run: { resume_targets } });
     const answered = (run_id: string) => ({ kind: "interrupt_answered", run_id }) as const;
 
-    test("is answered by no other pending or running run", async (storage) => {
+    test("is bound to one pending or running run", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u"]) await aThread(storage, id);
       await created(storage, assistant, "t", "r1", answer("a", "b"));
@@ -141,7 +141,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await create(storage, assistant, "t", "no", answer("b", "c")), answered("r2"));
     });
 
-    test("is free after a rollback and a deletion, and an idempotency key comes first", async (storage) => {
+    test("is free after a rollback and a deletion; an idempotency key takes precedence", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const idempotency = { route: "/runs", key: "k", body_hash: "1" };
@@ -161,7 +161,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       await created(storage, assistant, "t", "r4", answer("a"));
     });
 
-    test("gets one of twenty concurrent answers", async (storage) => {
+    test("accepts one of twenty concurrent resume values", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const outcomes = await Promise.all(
@@ -174,10 +174,10 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     });
   });
 
-  api.describe("limits on waiting runs", () => {
+  api.describe("limits on pending runs", () => {
     const limits = { pending_per_thread: 2, pending: 4 };
 
-    test("hold for a thread and for the deployment", async (storage) => {
+    test("apply to a thread and to the deployment", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u", "v"]) await aThread(storage, id);
       await claimed(storage, assistant, "t", "t0");
@@ -208,7 +208,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       await created(storage, assistant, "v", "v1", { limits, idempotency });
     });
 
-    test("hold for many runs at once", async (storage) => {
+    test("apply to many concurrent runs", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const many = { pending_per_thread: 1000, pending: 50 };
@@ -225,10 +225,10 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     });
   });
 
-  api.describe("a run that is to start later", () => {
+  api.describe("a run with a start time", () => {
     const claimDue = (storage: Storage, now: number) => claimNext(storage, here, { ...claimTerms(`at ${now}`), now });
 
-    test("waits for its time, and lets later ones go before", async (storage) => {
+    test("waits for its time, and later runs may start before it", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const later = { run: { created_at: 4000 }, claim: { token: "w", lease_until: 5000 } };
@@ -250,7 +250,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await claimDue(storage, 4100))?.run.run_id, "r3");
     });
 
-    test("waits for one that has stored checkpoints and is to be taken up again", async (storage) => {
+    test("waits for a requeued run that has stored checkpoints", async (storage) => {
       const assistant = await anAssistant(storage);
       const order: string[] = [];
       for (const thread of ["t", "u"]) {
@@ -267,7 +267,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(order, ["t2", "t1", "u1", "u2"]);
     });
 
-    test("is stopped like any other", async (storage) => {
+    test("is stopped as any other run", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       for (const id of ["r1", "r2", "r3"]) await created(storage, assistant, "t", id, { run: { created_at: 4000 } });

@@ -8,7 +8,7 @@ import { anAssistant, aRun, aThread, content, here, type StorageTest, type Suite
 
 export function assistantTests(api: SuiteApi, test: StorageTest): void {
   api.describe("assistants", () => {
-    test("creates once, and shows the existing one after", async (storage) => {
+    test("creates an assistant once, and returns the existing one afterwards", async (storage) => {
       const input = { ...content, assistant_id: "a", description: "d", config: { tags: ["x"] }, metadata: { n: 1 } };
       const first = await storage.createAssistant(here, input, 1000);
       assert.equal(first.kind, "created");
@@ -22,7 +22,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.listAssistantVersions(here, "a", { limit: 10, offset: 0 }))?.length, 1);
     });
 
-    test("makes a new version with each update", async (storage) => {
+    test("stores a new version with each update", async (storage) => {
       const before = await anAssistant(storage);
       const rename = (name: string) => storage.updateAssistant(here, "a", (row) => ({ ...row, name }), 2000);
       const [two, three] = await Promise.all([rename("Two"), rename("Three")]);
@@ -41,7 +41,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.updateAssistant(here, "b", (row) => row, 2000), null);
     });
 
-    test("calls `next` with what the other update left", async (storage) => {
+    test("calls `next` with the result of the other update", async (storage) => {
       await anAssistant(storage, { metadata: { count: 0 } });
       const add = () =>
         storage.updateAssistant(
@@ -123,7 +123,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await countAssistants(storage, here, { graph_id: "g2", name: "amm" }), 1);
     });
 
-    test("deletes an assistant with its versions, and its threads when asked", async (storage) => {
+    test("deletes an assistant with its versions, and with its threads if requested", async (storage) => {
       const assistant = await anAssistant(storage);
       const threads: readonly [string, JsonObject][] = [
         ["mine", { assistant_id: "a", more: [1] }],

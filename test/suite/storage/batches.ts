@@ -47,7 +47,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
   }
 
   api.describe("createRuns", () => {
-    test("makes all runs in their order, and claims those it is asked to", async (storage) => {
+    test("creates all runs in their order, and claims the requested ones", async (storage) => {
       const assistant = await anAssistant(storage);
       const claim = { token: "w", lease_until: 5000 };
       const requests = [
@@ -73,7 +73,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.createRuns(here, []), { kind: "created", created: [] });
     });
 
-    test("makes none where one cannot be made, and tells which and why", async (storage) => {
+    test("creates no run if one cannot be created, and returns which and why", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const thread = await storage.getThread(here, "t");
@@ -142,7 +142,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(again.kind, "created");
     });
 
-    test("leaves what was made beside it, and is made once by those who ask at the same time", async (storage) => {
+    test("leaves concurrently created rows unchanged, and is created once by concurrent requests", async (storage) => {
       const assistant = await anAssistant(storage);
       const batch = (name: string): CreateRun[] =>
         ["a", "b"].map((of) => alone(assistant, `${name}-${of}`, { idempotency: key(of) }));
@@ -167,7 +167,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.countActiveRuns(here, 2000)).pending, 4);
     });
 
-    test("knows its keys again, and refuses them where only some are known", async (storage) => {
+    test("finds its idempotency keys again, and rejects them if only some are known", async (storage) => {
       const assistant = await anAssistant(storage);
       const ask = (name: string, ...keys: readonly NonNullable<CreateRun["idempotency"]>[]): CreateRun[] =>
         keys.map((idempotency, i) => alone(assistant, `${name}${i}`, { idempotency }));
@@ -194,7 +194,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
       });
     });
 
-    test("holds itself to the limits with many batches at once", async (storage) => {
+    test("applies the limits to many concurrent batches", async (storage) => {
       const assistant = await anAssistant(storage);
       const limits = { pending_per_thread: 1, pending: 50 };
       const kinds = await Promise.all(

@@ -54,7 +54,7 @@ const readJournal = async (storage: Storage, thread_id = "t", call_id = "c1"): P
   (await storage.readJournalEntries(here, thread_id, call_id, 0)).map(({ idx }) => idx);
 
 export function callTests(api: SuiteApi, test: StorageTest): void {
-  api.describe("a call", () => {
+  api.describe("a durable call", () => {
     test("grows with the saves of its run, and not without the lease", async (storage) => {
       const { lease } = await opened(storage);
       const call = await storage.getCall(here, "t", "c1");
@@ -80,7 +80,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getCall(here, "t", "c1"))?.ended_at, 5000);
     });
 
-    test("reads long journals in parts, in order", async (storage) => {
+    test("returns long journals in parts, in order", async (storage) => {
       const { lease } = await opened(storage);
       const entries = Array.from({ length: 2_600 }, (_, i) => entry(i + 1));
       await storage.saveProgress(here, lease, added({ entries }), 2000);
@@ -94,7 +94,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("a suspended run", () => {
-    test("frees its slot, and is claimed when it is due", async (storage) => {
+    test("releases its thread lock, and is claimed when it is due", async (storage) => {
       const run = await opened(storage);
       assert.deepEqual(await suspend(storage, run, 9_000), { due_at: 9_000 });
       const row = await storage.getRun(here, "r1");
@@ -115,7 +115,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.countSuspended(here), 0);
     });
 
-    test("holds its thread, and does not count as pending", async (storage) => {
+    test("keeps its thread, and does not count as pending", async (storage) => {
       const assistant = await anAssistant(storage);
       const run = await opened(storage);
       await suspend(storage, run, null);
@@ -127,7 +127,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(outcome.kind, "created", "one run is pending");
     });
 
-    test("is due at once when an event came that its attempt has not seen, and when it is stopped", async (storage) => {
+    test("is due at once after an event that its attempt has not received, and after a stop", async (storage) => {
       const run = await opened(storage);
       const event = { name: "go", occurrence: null, payload: { a: 1 } };
       assert.equal(await storage.addCallEvent(here, { thread_id: "t", call_id: "c1" }, event, 2500), "stored");
@@ -146,7 +146,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([stopped?.run.run_id, stopped?.cancelled], ["r1", true]);
     });
 
-    test("takes its journal with it when it is rolled back or deleted", async (storage) => {
+    test("is deleted with its journal by a rollback or a deletion", async (storage) => {
       const run = await opened(storage);
       await suspend(storage, run, null);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 5000);
@@ -155,8 +155,8 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
     });
   });
 
-  api.describe("the events of a call", () => {
-    test("come once by their token", async (storage) => {
+  api.describe("the events of a durable call", () => {
+    test("are stored once by their token", async (storage) => {
       const { lease } = await opened(storage);
       const tokens = [{ token_hash: "h", name: "go", occurrence: 1 }];
       await storage.saveProgress(here, lease, added({ tokens }), 2000);
@@ -210,7 +210,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getCall(here, "t", "c1"))?.ended_at, 4500);
     });
 
-    test("hide no due call by those of busy threads", async (storage) => {
+    test("hide no due call behind those of busy threads", async (storage) => {
       const { lease } = await opened(storage);
       const release = { due_at: 9000, ended: false, last_event_seq: 0 };
       await storage.finishRun(here, lease, finish({ progress: added({ release }) }));
@@ -223,7 +223,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("a copy of a thread", () => {
-    test("has the calls of its ended runs", async (storage) => {
+    test("has the durable calls of its ended runs", async (storage) => {
       const { lease } = await opened(storage);
       const copy = async (thread_id: string): Promise<void> => {
         const thread = await storage.getThread(here, "t");

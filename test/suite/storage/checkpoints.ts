@@ -19,7 +19,7 @@ import {
 
 export function checkpointTests(api: SuiteApi, test: StorageTest): void {
   api.describe("checkpoints", () => {
-    test("are measured as they are stored, channel by channel", async (storage) => {
+    test("have a size, which is counted channel by channel", async (storage) => {
       const nothing = { count: 0, bytes: 0 };
       const none = { checkpoints: nothing, channel_values: { ...nothing, by_channel: {} }, pending_writes: nothing };
       assert.deepEqual(await storage.getThreadSize(here, "t"), none);
@@ -56,7 +56,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.getThreadSize({ deployment: "elsewhere" }, "t"), none);
     });
 
-    test("show how a channel begins", async (storage) => {
+    test("return the start of a channel", async (storage) => {
       const lease = await aLease(storage);
       const json = (channel: string, version: string, data: string, extends_version?: string): SavedValue => ({
         ...{ channel, version, type: "json", data },
@@ -99,7 +99,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       );
     });
 
-    test("give back what was put, text and bytes, in the order it was put", async (storage) => {
+    test("return text and bytes unchanged, in their order", async (storage) => {
       const lease = await aLease(storage);
       const bytes = new Uint8Array([0, 255, 1, 128]);
       const odd = 'ch"a.n$[n]el \\ é😀\n';
@@ -133,7 +133,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.getCheckpoint(here, "u", { ns: "" }), null);
     });
 
-    test("are replaced when they are saved again, at their old position", async (storage) => {
+    test("are replaced by a second save, at their position", async (storage) => {
       const lease = await aLease(storage);
       const withValue = (id: string, x: Json): SavedCheckpoint => checkpoint(id, { x }, null, "v1");
       await storage.saveProgress(here, lease, progress([withValue("c1", 1), checkpoint("c2", {})]), 1200);
@@ -147,7 +147,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(all[1]?.values[0]?.data, "2");
     });
 
-    test("of another run are never changed or taken over", async (storage) => {
+    test("of another run are never changed or claimed", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const withValue = (x: Json): SavedCheckpoint => ({ ...checkpoint("c1", { x }, null, "v1"), metadata: { x } });
@@ -163,7 +163,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await look(), ["r1", { x: 1 }, "1"]);
     });
 
-    test("are the newest of a run and namespace when asked", async (storage) => {
+    test("are found by run and namespace, newest only if requested", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const inner = { ...checkpoint("s1", {}), ns: "sub|1" };
@@ -213,7 +213,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(stored?.values[0]?.data, "9");
     });
 
-    test("keep everything of a long run that was saved in few calls, in its order", async (storage) => {
+    test("are complete for a long run that was saved in few calls, in their order", async (storage) => {
       const lease = await aLease(storage);
       const bytes = (n: number) => new Uint8Array([n, 0, 255]);
       const saved = Array.from({ length: 40 }, (_, i): SavedCheckpoint => {
@@ -258,7 +258,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("put tails back on what they extend", async (storage) => {
+    test("append deltas to their base", async (storage) => {
       const lease = await aLease(storage);
       const parts: readonly [data: string | Uint8Array, extended: string | undefined, whole: Json][] = [
         ["[]", undefined, []],
@@ -296,7 +296,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("show writes in order; the newest run's counts", async (storage) => {
+    test("return writes in order; those of the newest run take precedence", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const first = progress(

@@ -24,7 +24,7 @@ const claimLog = async (storage: Storage, run_id: string): Promise<unknown> =>
 
 export function claimTests(api: SuiteApi, test: StorageTest): void {
   api.describe("claimRun", () => {
-    test("says whether runs wait for their threads, or none is due", async (storage) => {
+    test("returns whether runs wait for their threads, or none is due", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const kind = async (now: number): Promise<string> =>
@@ -36,7 +36,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await kind(7001), "claimed", "the first lease is over");
     });
 
-    test("takes the oldest run of the thread due longest", async (storage) => {
+    test("takes the oldest run of the thread that is due longest", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u"]) await aThread(storage, id);
       for (const [i, [thread, run]] of [
@@ -78,7 +78,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await claimNext(storage, here, { ...claimTerms("late"), now: 1250 }))?.run.run_id, "r1");
     });
 
-    test("asks no clock of a run that was due when it was made, as it may be set back", async (storage) => {
+    test("reads no clock for a run that was due at its creation, because the clock may be set back", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const [thread, created_at] of [
         ["t", 5000],
@@ -103,7 +103,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await claimNext(storage, here, { ...claimTerms("in time"), now: 6000 }))?.run.run_id, "u1");
     });
 
-    test("takes runs whose time has come and others by how long they are due", async (storage) => {
+    test("orders runs with a start time and others by how long they are due", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const [run_id, created_at, now] of [
         ["a1", 1500, 1500],
@@ -123,7 +123,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(order, ["d1", "c1", "b1", "a1"]);
     });
 
-    test("keeps a thread's order whatever the clocks and graphs of its runs", async (storage) => {
+    test("keeps the order of a thread for any clocks and graphs of its runs", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       for (const [run_id, graph_id, now] of [
@@ -157,7 +157,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await claimNext(storage, here, claimTerms("more")), null);
     });
 
-    test("takes the next turn of its thread, also for a run that is claimed again or only ended", async (storage) => {
+    test("counts the claim number of its thread, also for a run that is claimed again or only ended", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u"]) await aThread(storage, id);
       const turns = async (...run_ids: readonly string[]) =>
@@ -190,7 +190,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await claimed(storage, assistant, "v", "v2")).run.claim_number, 2);
     });
 
-    test("is logged with its worker, wherever it is made", async (storage) => {
+    test("is logged with its worker, for every kind of claim", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const log = (run_id: string) => claimLog(storage, run_id);
@@ -245,7 +245,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       );
     });
 
-    test("a claim that comes late starts its run no earlier than the thread's last change", async (storage) => {
+    test("a late claim starts its run no earlier than the thread's last change", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       for (const run_id of ["r1", "r2"]) await aRun(storage, assistant, "t", run_id);
@@ -254,7 +254,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([late?.run.run_id, late?.run.started_at], ["r2", 1300]);
     });
 
-    test("takes over when the lease is over; the first worker writes nothing more", async (storage) => {
+    test("takes over after the lease has expired; the first worker writes nothing more", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
@@ -283,7 +283,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.finishRun(here, second.lease, finish()), { next: null });
     });
 
-    test("says when an earlier attempt has stored a root checkpoint", async (storage) => {
+    test("returns whether an earlier attempt has stored a root checkpoint", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const first = await claimed(storage, assistant, "t", "r1");
@@ -325,11 +325,11 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     // It starts at 1100.
     const long = { ...three, progress_ms: { echo: 1e9 } };
 
-    test("counts attempts anew from the last one that has stored a root checkpoint", async (storage) => {
+    test("counts attempts from the last one that has stored a root checkpoint", async (storage) => {
       assert.equal(await starts(storage, long, step(storage)), 20);
     });
 
-    test("counts those that stand still: the first one that goes forward, and the others", async (storage) => {
+    test("counts attempts without progress: the first one with progress, and the others", async (storage) => {
       const forward = step(storage);
       const four = async (claim: ClaimedRun, now: number): Promise<unknown> =>
         claim.run.attempt <= 4 && (await forward(claim, now));
@@ -340,15 +340,15 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await starts(storage, long, step(storage, "sub")), 3);
     });
 
-    test("starts a run once that may be started once, whatever it has stored", async (storage) => {
+    test("starts a run once whose maximum is one attempt, whatever it has stored", async (storage) => {
       assert.equal(await starts(storage, { ...long, max_attempts: { echo: 1 } }, step(storage)), 1);
     });
 
-    test("counts every attempt where progress counts for nothing, or no more", async (storage) => {
+    test("counts every attempt if progress does not count, or no more", async (storage) => {
       assert.equal(await starts(storage, { ...three, progress_ms: { other: 1e9 } }, step(storage)), 3);
     });
 
-    test("counts every attempt once a run has had its time", async (storage) => {
+    test("counts every attempt after the timeout of a run", async (storage) => {
       // The claim at 11000 is the first that comes too late: the seven attempts before it are more than three.
       assert.equal(await starts(storage, { ...three, progress_ms: { echo: 9_500 } }, step(storage)), 7);
     });

@@ -27,7 +27,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
     const copy = (storage: Storage, expected_revision: number, to = "copy", scope = here) =>
       storage.copyThread(scope, { from: "t", expected_revision, thread_id: to, metadata: { copied: true } }, 4000);
 
-    test("has all of its state and nothing of its runs", async (storage) => {
+    test("has its whole state and no runs", async (storage) => {
       const assistant = await anAssistant(storage);
       const { thread: copiedThread } = await storage.createThread(
         here,
@@ -96,7 +96,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       assert.ok(revision > 0);
     });
 
-    test("goes on by itself: a later run answers it, and neither changes the other", async (storage) => {
+    test("continues separately: a later run answers it, and neither thread changes the other", async (storage) => {
       const assistant = await anAssistant(storage);
       const { revision } = await aThread(storage, "t");
       for (const id of ["r5", "r6", "r7"]) {
@@ -124,7 +124,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "copy"), "e,c-r7,c-r6,c-r5");
     });
 
-    test("of a busy thread has the state from before the active runs, and nothing that they store", async (storage) => {
+    test("of a busy thread has the state from before the active runs, and none of their writes", async (storage) => {
       const assistant = await anAssistant(storage);
       const { revision } = await aThread(storage, "t");
       const first = progress([checkpoint("c1", { n: 1 })], [write("c1", "task", 0, "asked")]);
@@ -149,7 +149,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "copy"), "c1");
     });
 
-    test("is not made of a thread that is changed or not there, nor over another", async (storage) => {
+    test("is rejected if the thread has changed or does not exist, or the target exists", async (storage) => {
       const assistant = await anAssistant(storage);
       const { revision } = await aThread(storage, "t", { owner: "ada" });
       await finished(

@@ -38,7 +38,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(thread.updated_at, 1100);
     });
 
-    test("claims for an idle worker when nothing runs or waits", async (storage) => {
+    test("claims the run for an idle worker if the thread has no other", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { m: 1 });
       const first = await claimed(storage, assistant, "t", "r1");
@@ -64,7 +64,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await claimNext(storage, here, claimTerms("next")))?.run.run_id, "r2");
     });
 
-    test("makes the thread in the same batch, once", async (storage) => {
+    test("creates the thread in the same batch, once", async (storage) => {
       const assistant = await anAssistant(storage);
       const create = (run_id: string, assistant_revision = assistant.revision) =>
         storage.createRun(here, {
@@ -93,7 +93,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("refuses what was resolved from something that changed", async (storage) => {
+    test("rejects a run if a row that it was resolved from has changed", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { a: 1 });
       const expected = await request(storage, assistant, "t", "r1");
@@ -137,7 +137,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       );
     });
 
-    test("accepts one of twenty concurrent reject runs", async (storage) => {
+    test("accepts one of twenty concurrent runs with strategy reject", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const expected = await request(storage, assistant, "t", "");

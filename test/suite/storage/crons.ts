@@ -104,7 +104,7 @@ const kinds = (outcomes: readonly FireCronResult[]): string[] => outcomes.map(({
 
 export function cronTests(api: SuiteApi, test: StorageTest): void {
   api.describe("crons", () => {
-    test("are stored as they are given", async (storage) => {
+    test("are stored unchanged", async (storage) => {
       await anAssistant(storage);
       await aThread(storage, "t");
       const auth_user = { identity: "ann", permissions: ["p"] };
@@ -119,7 +119,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.getCron(there, "c"), null);
     });
 
-    test("have a record of what was fired by hand", async (storage) => {
+    test("record firings by hand", async (storage) => {
       await anAssistant(storage);
       await aCron(storage, "c", { enabled: false, next_run_date: null });
       await storage.recordFiring(here, { cron_id: "c", fired_at: 3000, run_id: "r1" });
@@ -131,7 +131,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getCron(here, "c"))?.next_run_date, null);
     });
 
-    test("need their assistant and their thread", async (storage) => {
+    test("require their assistant and their thread", async (storage) => {
       const make = (options: Partial<NewCron>) => storage.createCron(here, newCron("c", options), 1000);
       assert.deepEqual(await make({}), { kind: "assistant_not_found" });
       await anAssistant(storage);
@@ -142,7 +142,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await countCrons(storage, here, { metadata: { m: 1 } }), 0);
     });
 
-    test("are found by what they are, in any order", async (storage) => {
+    test("are found by each of their members, in any order", async (storage) => {
       await anAssistant(storage);
       await anAssistant(storage, { assistant_id: "b" });
       await aThread(storage, "t");
@@ -179,7 +179,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await countCrons(storage, there, {}), 0);
     });
 
-    test("are there only for those whose filter lets them through", async (storage) => {
+    test("are visible only within a filter", async (storage) => {
       await anAssistant(storage);
       await aCron(storage, "c", { metadata: { owner: "ann", teams: ["x", "y"] } });
       const visibility = (key: string, equals: string) => ({ ...here, filter: [{ key, equals }] });
@@ -199,7 +199,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteCron(ann, "c"), true);
     });
 
-    test("are changed one change after the other", async (storage) => {
+    test("are changed by one update after the other", async (storage) => {
       await anAssistant(storage);
       const before = await aCron(storage, "c", { metadata: { count: 0 } });
       const add = () =>
@@ -223,7 +223,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.updateCron(there, "c", (row) => row, 3000), null);
     });
 
-    test("are not set back by a change that was made while they fired", async (storage) => {
+    test("are not set back by an update that was prepared while they fired", async (storage) => {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
       const run = await createRunRequest(storage, assistant, "r1");
@@ -244,7 +244,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await firings(storage), kind === "fired" ? ["5000 r1"] : []);
     });
 
-    test("go with their thread, with their assistant, and by themselves", async (storage) => {
+    test("are deleted with their thread, with their assistant, and by themselves", async (storage) => {
       const assistant = await anAssistant(storage);
       await anAssistant(storage, { assistant_id: "b" });
       await aThread(storage, "t");
@@ -305,7 +305,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("fireCron", () => {
-    test("makes a run, advances the cron and records the tick", async (storage) => {
+    test("creates a run, advances the cron and records the firing", async (storage) => {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
       const skipped = [
@@ -328,7 +328,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       ]);
     });
 
-    test("makes one run where several fire the same tick", async (storage) => {
+    test("creates one run if several processes fire the same fire time", async (storage) => {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
       const runs = await Promise.all(
@@ -347,7 +347,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await get(storage)).next_run_date, 65000);
     });
 
-    test("does the same on a thread", async (storage) => {
+    test("creates one run on a thread too", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const cron = await aCron(storage, "c", { thread_id: "t" });
@@ -357,7 +357,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.listRuns(here, "t", firstPage)).length, 1);
     });
 
-    test("fires no tick again, whatever the cron says", async (storage) => {
+    test("fires no fire time again, whatever the cron contains", async (storage) => {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
       const fire = async (run_id: string) =>
@@ -375,7 +375,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await firings(storage), ["5000 r1"]);
     });
 
-    test("is lost when the cron has changed since it was read", async (storage) => {
+    test("has no effect if the cron has changed since it was read", async (storage) => {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
       const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
@@ -397,7 +397,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       await attempts("deleted");
     });
 
-    test("leaves nothing where what the run was made from has changed", async (storage) => {
+    test("leaves no rows if a row that the run was resolved from has changed", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { m: 1 });
       const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
@@ -418,7 +418,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(assistant.assistant_id, "a");
     });
 
-    test("records a tick whose run the thread or a limit refuses, and goes on", async (storage) => {
+    test("records a skip if the thread or a limit rejects the run, and advances the cron", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await aRun(storage, assistant, "t", "before");
@@ -444,7 +444,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await statuses(storage, "t"), "before pending");
     });
 
-    test("stops the thread's runs where the strategy says so, once", async (storage) => {
+    test("stops the thread's runs once if the strategy requires it", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const [multitask_strategy, expectedStatuses] of [
         ["interrupt", "old-interrupt interrupted,new-interrupt pending"],
@@ -465,7 +465,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("makes what belongs to the run: its thread's metadata, tokens and webhook", async (storage) => {
+    test("creates the rows of the run: its thread's metadata, tokens and webhook", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { a: 1 });
       const cron = await aCron(storage, "c", { thread_id: "t" });

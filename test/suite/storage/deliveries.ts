@@ -54,7 +54,7 @@ async function endWithWebhooks(
 
 export function deliveryTests(api: SuiteApi, test: StorageTest): void {
   api.describe("the outbox", () => {
-    test("holds the run as it ended, and outlives it", async (storage) => {
+    test("has the run as it ended, and outlives it", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const run = { webhook: { ...hook(), depth: 3 }, metadata: { m: 1 }, kwargs: { input: { a: [1, "é"] } } };
@@ -104,7 +104,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await findDelivery(storage, there, "r1"), null);
     });
 
-    test("has no state of temporary runs, and says when one was left out", async (storage) => {
+    test("has no state of temporary runs, and marks an omitted state", async (storage) => {
       const assistant = await anAssistant(storage);
       const { lease } = await stateless(storage, assistant, "r1", { run: { webhook: hook() } });
       await storage.finishRun(here, lease, finish({ values: { json: "{}", omitted: false } }));
@@ -119,7 +119,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([second?.run.stateless, second?.run.values, second?.run.values_omitted], [false, null, true]);
     });
 
-    test("gets runs that are interrupted before they start, and none that is rolled back or has no webhook", async (storage) => {
+    test("has runs that are interrupted before they start, and none that is rolled back or has no webhook", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await created(storage, assistant, "t", "r1", { claim: { token: "w", lease_until: 5000 } });
@@ -158,7 +158,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(ids(await storage.claimDeliveries(here, claim("e", 3002))), "");
     });
 
-    test("of one host are taken a few at a time, by all claims together", async (storage) => {
+    test("of one host are limited over all claims together", async (storage) => {
       await endWithWebhooks(storage, { r1: hook(), r2: hook(), r3: hook(), r4: hook(), other: hook("b.example:443") });
       assert.equal(ids(await storage.claimDeliveries(here, claim("c", 3000, { limit: 1 }))), "r1");
       assert.equal(ids(await storage.claimDeliveries(here, claim("d", 3001))), "r2,other");
@@ -171,7 +171,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(ids(await storage.claimDeliveries(here, claim("i", 5003))), "r2,r3,other");
     });
 
-    test("whose claim is over are due again, and the old claim writes nothing", async (storage) => {
+    test("with an expired claim are due again, and the old claim writes nothing", async (storage) => {
       await endWithWebhooks(storage, { r1: hook() });
       await storage.claimDeliveries(here, claim("dead", 3000));
       assert.equal(await storage.getNextDeliveryTime(here), null);
@@ -189,7 +189,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.listAttempts(there, "r1"), []);
     });
 
-    test("are taken by one of several who ask at once", async (storage) => {
+    test("are claimed by one of several concurrent requests", async (storage) => {
       await endWithWebhooks(storage, { r1: hook() });
       const claims = await Promise.all(
         ["c", "d", "e"].map((token) => storage.claimDeliveries(here, claim(token, 3000))),
@@ -197,7 +197,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(ids(claims.flat()), "r1");
     });
 
-    test("wait for the next attempt, or come to their end", async (storage) => {
+    test("wait for the next attempt, or end", async (storage) => {
       await endWithWebhooks(storage, { r1: hook(), r2: hook("b.example:80") });
       assert.equal(await storage.getNextDeliveryTime(here), 2000);
       assert.equal(await storage.getNextDeliveryTime(there), null);
@@ -217,7 +217,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.listAttempts(here, "r1"), [attempt("r1", 1, "timeout"), attempt("r1", 2)]);
     });
 
-    test("wait without an attempt that is not to count", async (storage) => {
+    test("wait without an attempt that does not count", async (storage) => {
       await endWithWebhooks(storage, { r1: hook() });
       await storage.claimDeliveries(here, claim("c", 3000));
       const retry = { state: "pending", due_at: 8000, uncounted: true } as const;
@@ -245,7 +245,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.listDeliveries(there, { limit: 10 }), []);
     });
 
-    test("are sent again when asked, with what they said and a new series", async (storage) => {
+    test("are repeated on request, with their body and a new series", async (storage) => {
       await endWithWebhooks(storage, { r1: hook() });
       assert.equal(await storage.redeliver(here, "r9", 3000), false);
       assert.equal(await storage.redeliver(there, "r1", 3000), false);

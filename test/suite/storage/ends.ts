@@ -23,7 +23,7 @@ import {
 
 export function endTests(api: SuiteApi, test: StorageTest): void {
   api.describe("the end of a run", () => {
-    test("changes run, thread and slot together, once", async (storage) => {
+    test("changes run, thread and thread lock together, once", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
@@ -62,7 +62,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getThread(here, "t"))?.status, "idle");
     });
 
-    test("keeps a result of null apart from none in no way, and every other value", async (storage) => {
+    test("distinguishes a result of null from none, and keeps every other value", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const [i, result] of ([null, false, 0, "", [], {}] as Json[]).entries()) {
         await aThread(storage, `t${i}`);
@@ -71,7 +71,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("drops the checkpoints of a temporary run", async (storage) => {
+    test("deletes the checkpoints of a temporary run", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const thread of ["t", "u"]) {
         await aThread(storage, thread);
@@ -85,7 +85,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getCheckpoint(here, "u", { ns: "" }))?.writes.length, 1);
     });
 
-    test("puts a run back without charging the attempt", async (storage) => {
+    test("requeues the run without charging the attempt", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
@@ -100,7 +100,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([again.run.run_id, again.run.attempt, again.resumed], ["r1", 1, true]);
     });
 
-    test("takes the next run in the same batch", async (storage) => {
+    test("claims the next run in the same batch", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u"]) await aThread(storage, id);
       const { lease } = await claimed(storage, assistant, "t", "t1");
@@ -129,7 +129,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(order, ["u1", "t2"], "what was due longest is first, whatever its thread");
     });
 
-    test("takes no next run when the lease is lost, or nothing is due or free", async (storage) => {
+    test("claims no next run if the lease is lost, or no run is due or free", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u", "v"]) await aThread(storage, id);
       const { lease } = await claimed(storage, assistant, "t", "t1");
@@ -151,7 +151,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await statuses(storage, "t"), "t1 success,t2 pending", "a run that is gone ends nothing");
     });
 
-    test("takes a next run also when the end is repeated, as after an answer that was lost", async (storage) => {
+    test("claims a next run also if the end is repeated after a lost response", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u"]) await aThread(storage, id);
       const { lease } = await claimed(storage, assistant, "t", "t1");
@@ -164,7 +164,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await statuses(storage, "t"), "t1 success,t2 running");
     });
 
-    test("takes no next run for a worker whose run another one has ended likewise, at the same moment", async (storage) => {
+    test("claims no next run for a worker whose run another worker has ended at the same moment", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u"]) await aThread(storage, id);
       const { lease } = await claimed(storage, assistant, "t", "t1");
@@ -180,7 +180,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await statuses(storage, "t"), "t1 success,t2 pending");
     });
 
-    test("frees only the run's slot, not that of a deleted thread's successor", async (storage) => {
+    test("releases only the run's thread lock, not that of a deleted thread's successor", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
@@ -196,7 +196,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("runs", () => {
-    test("lists newest first, by status and page", async (storage) => {
+    test("are listed newest first, by status and page", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await finished(storage, assistant, "t", "r1");
@@ -213,7 +213,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.listRuns(here, "u", { limit: 10, offset: 0 }), []);
     });
 
-    test("deletes what does not run, and the state stays", async (storage) => {
+    test("are deleted while they do not run, and the state stays", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await finished(
@@ -239,7 +239,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getThread(here, "t"))?.status, "idle");
     });
 
-    test("deletes what a run that was put back has left", async (storage) => {
+    test("are deleted after a requeue with all that they have stored", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await finished(

@@ -58,7 +58,7 @@ async function aRunningRun(storage: Storage): Promise<Lease> {
 
 export function eventTests(api: SuiteApi, test: StorageTest): void {
   api.describe("thread events", () => {
-    test("come back in order, whole, and storing them again doubles nothing", async (storage) => {
+    test("are returned in order, whole, and a second save doubles none", async (storage) => {
       const lease = await aRunningRun(storage);
       const save = (...events: ThreadEvent[]) => storage.saveProgress(here, lease, { ...NOTHING, events }, 1200);
       const full = event(TURN + 1, "custom", {
@@ -87,7 +87,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.getLastEventSeq(here, "t"), TURN + 10);
     });
 
-    test("are read in bounded pages", async (storage) => {
+    test("are read in pages", async (storage) => {
       const lease = await aRunningRun(storage);
       const data = JSON.stringify("x".repeat(100_000));
       for (let at = 1; at <= 40; at++) {
@@ -98,7 +98,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await readSummary(storage)).split(",").length, 40);
     });
 
-    test("of a lost lease, of another deployment or of a hidden filter are not there", async (storage) => {
+    test("of a lost lease, of another deployment or of an excluded thread are not stored or returned", async (storage) => {
       const lease = await aRunningRun(storage);
       const events = [event(TURN + 1)];
       assert.equal(await storage.saveProgress(here, { ...lease, token: "other" }, { ...NOTHING, events }, 1200), false);
@@ -130,7 +130,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await readSummary(storage), "1.1 r1 messages,1.end r1 lifecycle");
     });
 
-    test("of a run that is deleted are deleted, but for its end", async (storage) => {
+    test("of a deleted run are deleted, except for its end", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
@@ -156,7 +156,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await readSummary(storage), "1.end r1 lifecycle,3.2 r2 lifecycle,4.3 r3 lifecycle");
     });
 
-    test("of a run that is rolled back are replaced by its end", async (storage) => {
+    test("of a rolled-back run are replaced by its end", async (storage) => {
       const lease = await aRunningRun(storage);
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 1300);
@@ -168,7 +168,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       );
     });
 
-    test("say that a run which never started is over, once the run before it has ended", async (storage) => {
+    test("have the end of a run that never started, after the end of the run before it", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
@@ -187,7 +187,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(next?.run.claim_number, 4, "a claim takes a later turn");
     });
 
-    test("of a run that is stopped before its first attempt come behind what readers may have", async (storage) => {
+    test("of a run that is stopped before its first attempt come after those that readers may have", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
@@ -227,7 +227,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await readSummary(storage), "1.1 r1 messages,2.1 r1 messages");
     });
 
-    test("of a thread that is made again come behind those of the thread before, however both happen", async (storage) => {
+    test("of a recreated thread come after those of its predecessor, whatever both were created by", async (storage) => {
       let assistant = await anAssistant(storage);
       const deletions: Record<string, () => Promise<unknown>> = {
         "by itself": () => storage.deleteThread(here, "t"),
@@ -272,7 +272,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("are deleted when their retention is over", async (storage) => {
+    test("are deleted after their retention", async (storage) => {
       const lease = await aRunningRun(storage);
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
       const ages = {

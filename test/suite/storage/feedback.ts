@@ -76,7 +76,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
   };
 
   api.describe("feedback tokens", () => {
-    test("are kept as they were made, and listed oldest first", async (storage) => {
+    test("are stored unchanged, and listed oldest first", async (storage) => {
       const config = { type: "categorical", min: 0, categories: [{ value: 1, label: null }] } as const;
       const keys = ["", "__proto__", "é😀", "'; drop table feedback; --"];
       const tokens = [
@@ -111,7 +111,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await list("many", ["w1"], { offset: 20 }), "");
     });
 
-    test("are all made or none", async (storage) => {
+    test("are all created or none", async (storage) => {
       await storage.createFeedbackTokens(here, [aToken("t1")]);
       const manyTokens = Array.from({ length: 30 }, (_, i) => aToken(`m${i}`));
       await assert.rejects(storage.createFeedbackTokens(here, [...manyTokens, aToken("t1")]));
@@ -130,7 +130,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       project_id: "p1",
     };
 
-    test("are made with it, and live from its end on", async (storage) => {
+    test("are created with it, and live from its end on", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const claim = { token: "w", lease_until: 5000 };
@@ -144,7 +144,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await readTokens(storage, "r1"), "t1 2500,t2 2500,own 5000");
     });
 
-    test("are not made when it is not", async (storage) => {
+    test("are not created if the run is not", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const idempotency = { route: "/runs", key: "k", body_hash: "h" };
@@ -160,7 +160,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.getFeedbackToken("t1"), null);
     });
 
-    test("start their life however it ends, and die with it when it is rolled back or deleted", async (storage) => {
+    test("start their lifetime at any end of the run, and are deleted with it after a rollback or a deletion", async (storage) => {
       const assistant = await anAssistant(storage);
       const keyed = (n: number) => ({ run: { feedback: { ...feedback, tokens: [["k", `t${n}`] as const] } } });
       for (const n of [1, 2, 3, 4]) await aThread(storage, `thread${n}`);
@@ -185,7 +185,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await submit(storage, "t2", "f1")).kind, "token_not_found");
     });
 
-    test("of a stateless one stay when it is removed", async (storage) => {
+    test("of a stateless run stay after it is deleted", async (storage) => {
       const assistant = await anAssistant(storage);
       const { lease } = await stateless(storage, assistant, "r1", { run: { feedback } });
       await storage.finishRun(here, lease, finish());
@@ -206,7 +206,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await getFeedback(storage, ["w1"], "f1"), aRecord("f1"));
     });
 
-    test("on one token never pass the limit, also at once", async (storage) => {
+    test("on one token never exceed the limit, also concurrently", async (storage) => {
       await storage.createFeedbackTokens(here, [aToken("t1"), aToken("t2")]);
       const outcomes = await Promise.all(
         Array.from({ length: 8 }, (_, i) => submit(storage, "t1", `f${i}`, { limit: 3 })),
@@ -219,7 +219,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await submit(storage, "t2", "other", { limit: 1 })).kind, "recorded");
     });
 
-    test("with one idempotency key are one, also at once and when the token is full", async (storage) => {
+    test("with one idempotency key are one, also concurrently and if the token is full", async (storage) => {
       await storage.createFeedbackTokens(here, [aToken("t1"), aToken("t2")]);
       const outcomes = await Promise.all(
         Array.from({ length: 5 }, (_, i) => submit(storage, "t1", `f${i}`, { key: "k", limit: 1 })),
@@ -239,7 +239,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await submit(storage, "t1", "h", { key: "k", limit: 2 }, there)).kind, "recorded");
     });
 
-    test("are possible again under a key that is forgotten", async (storage) => {
+    test("are possible again after their key is deleted", async (storage) => {
       await storage.createFeedbackTokens(here, [aToken("t1", { expires_at: 1e9 })]);
       assert.equal((await submit(storage, "t1", "f1", { key: "k", now: 2000 })).kind, "recorded");
       const ages = { stateless_before: 0, frames_before: 0, features: { feedback: 0, webhooks: 0 } };
@@ -247,7 +247,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await submit(storage, "t1", "f2", { key: "k", now: 9000 })).kind, "recorded");
     });
 
-    test("do not count when the record cannot be made", async (storage) => {
+    test("do not count if the record cannot be created", async (storage) => {
       await storage.createFeedbackTokens(here, [aToken("t1")]);
       await submit(storage, "t1", "f1", { limit: 2 });
       await assert.rejects(submit(storage, "t1", "f1", { key: "k", limit: 2 }));
@@ -305,7 +305,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteFeedback(["w1"], "f1", ann), true);
     });
 
-    test("is made on runs that it permits alone, tokens all or none", async (storage) => {
+    test("is created only on runs that the filter permits, tokens all or none", async (storage) => {
       await annsFeedback(storage);
       assert.equal(await storage.createFeedback(aRecord("f2"), bob), null);
       assert.equal(await storage.createFeedback(aRecord("f1"), bob), null, "not that it exists");
@@ -338,7 +338,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("has one record of an id, which is shown to who makes another", async (storage) => {
+    test("has one record of an id, which a second create returns", async (storage) => {
       const first = aRecord("f1");
       const outcomes = await Promise.all(
         [first, first, first].map((row, i) => storage.createFeedback({ ...row, score: i })),
@@ -350,7 +350,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await getFeedback(storage, ["w2"], "f1"), null);
     });
 
-    test("changes what a patch names, in the workspaces given", async (storage) => {
+    test("changes the members of a patch, in the given workspaces", async (storage) => {
       const row = aRecord("f1", { value: "v", comment: "c", correction: { a: 1 }, source_metadata: { m: 1 } });
       await storage.createFeedback(row);
       assert.equal(await storage.updateFeedback(["w2"], "f1", { score: 2 }, 3000), null);
@@ -365,7 +365,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await getFeedback(storage, ["w1"], "f1"), after);
     });
 
-    test("is deleted once, in the workspaces given", async (storage) => {
+    test("is deleted once, in the given workspaces", async (storage) => {
       await storage.createFeedback(aRecord("f1"));
       assert.equal(await storage.deleteFeedback(["w2"], "f1"), false);
       assert.equal(await storage.deleteFeedback(["w1"], "f1"), true);
@@ -419,7 +419,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       for (const [query, expected] of cases) assert.equal(await ids(storage, query), expected, JSON.stringify(query));
     });
 
-    test("gives numbers per key", async (storage) => {
+    test("has figures per key", async (storage) => {
       const scores = [true, false, 0.5, null];
       const values = ["good", "__proto__", { an: "object" }, "good"];
       for (const [i, score] of scores.entries()) {

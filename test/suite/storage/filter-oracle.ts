@@ -312,7 +312,7 @@ export function filterTests(api: SuiteApi, test: StorageTest): void {
   const filters = inShort(api, FILTERS);
   api.describe("random filters on metadata", () => {
     for (const seed of seeds(api, 3)) {
-      test(`find and count what an oracle finds and counts, page by page, seed ${seed}`, async (storage) => {
+      test(`find and count the rows that an oracle finds and counts, page by page, seed ${seed}`, async (storage) => {
         assert.ok((await fuzzFilters(storage, filters, seed)) > filters, "the filters find something");
       });
     }

@@ -126,7 +126,7 @@ async function waiting(storage: Storage): Promise<void> {
 export function visibilityTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a scope's filter", () => {
     for (const seed of seeds(api, 2)) {
-      test(`permits what permits says, seed ${seed}`, async (storage) => {
+      test(`permits the rows that permits() permits, seed ${seed}`, async (storage) => {
         const roll = dice(seed);
         const rows = Array.from({ length: 40 }, () => randomMetadata(roll));
         for (const [i, metadata] of rows.entries()) {
@@ -164,7 +164,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       });
     }
 
-    test("tells types apart", async (storage) => {
+    test("distinguishes types", async (storage) => {
       const alike: readonly Scalar[] = [1, true, "1", "true", 0, false, "0", "false", null, "null", ""];
       const values: readonly Json[] = [
         ...alike,
@@ -190,7 +190,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("tells neighbouring numbers apart", async (storage) => {
+    test("distinguishes neighbouring numbers", async (storage) => {
       const bits = new DataView(new ArrayBuffer(8));
       for (const number of [0.1, 1 / 3, 1e21, 1.7976931348623155e308, 123456789.12345679, 2.2250738585072014e-308]) {
         bits.setFloat64(0, number);
@@ -203,13 +203,13 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("without conditions matches everything", async (storage) => {
+    test("without conditions matches every row", async (storage) => {
       await aThread(storage, "t");
       assert.ok(await storage.getThread({ ...here, filter: [] }, "t"));
       assert.equal(await countThreads(storage, { ...here, filter: [] }, {}), 1);
     });
 
-    test("is asked beside what a search asks", async (storage) => {
+    test("is combined with the conditions of a search", async (storage) => {
       await aThread(storage, "t1", { owner: "ann", kind: "a" });
       await aThread(storage, "t2", { owner: "bob", kind: "a" });
       await aThread(storage, "t3", { owner: "ann", kind: "b" });
@@ -219,7 +219,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await countThreads(storage, ann, { ids: ["t1", "t2"] }), 1);
     });
 
-    test("holds for every verb on assistants", async (storage) => {
+    test("applies to every operation on assistants", async (storage) => {
       const { revision } = await anAssistant(storage, { metadata: { owner: "ann" } });
       const next = { ...content, name: "taken" };
       assert.equal(await storage.updateAssistant(bob, "a", () => next, 2000), null);
@@ -247,7 +247,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteAssistant(ann, "a", { delete_threads: false }), true);
     });
 
-    test("of threads bounds what an assistant takes along", async (storage) => {
+    test("of threads limits what an assistant deletes", async (storage) => {
       await anAssistant(storage);
       await aThread(storage, "t1", { assistant_id: "a", owner: "ann" });
       await aThread(storage, "t2", { assistant_id: "a", owner: "bob" });
@@ -258,7 +258,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await countThreads(storage, here, { metadata: { owner: "bob" } }), 1);
     });
 
-    test("holds for every verb on threads", async (storage) => {
+    test("applies to every operation on threads", async (storage) => {
       await aThread(storage, "t", { owner: "ann" });
       const steal = { metadata: { owner: "bob" } };
       assert.equal(await storage.updateThread(bob, "t", () => steal, 2000), null);
@@ -272,7 +272,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await countThreads(storage, here, {}), 0);
     });
 
-    test("holds for runs by their thread, a hidden one too", async (storage) => {
+    test("applies to runs by their thread, also a hidden one", async (storage) => {
       await waiting(storage);
       for (const run_id of ["r1", "r3"]) {
         assert.equal(await storage.getRun(bob, run_id), null);
@@ -290,7 +290,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
     });
 
     for (const action of ["interrupt", "rollback"] as const) {
-      test(`holds for runs that are stopped by ${action}`, async (storage) => {
+      test(`applies to runs that are stopped by ${action}`, async (storage) => {
         await waiting(storage);
         const named = { thread_id: "t", run_ids: ["r1", "r2"] };
         assert.deepEqual(await storage.stopRuns(bob, named, action, 2000), []);
@@ -309,7 +309,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       });
     }
 
-    test("holds for what runs have left, by their thread", async (storage) => {
+    test("applies to rows that runs have left, by their thread", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { owner: "ann" });
       const { lease } = await claimed(storage, assistant, "t", "r1");

@@ -40,7 +40,7 @@ async function readSummary(storage: Storage, after: number, run_id = "r1"): Prom
 
 export function frameTests(api: SuiteApi, test: StorageTest): void {
   api.describe("frames", () => {
-    test("come back in order, after any id, and storing them again doubles nothing", async (storage) => {
+    test("are returned in order, after any id, and a second save doubles none", async (storage) => {
       const lease = await resumableLease(storage);
       const save = (saved: ReturnType<typeof frames>) => storage.saveProgress(here, lease, saved, 1200);
       assert.equal(await save(frames(1, "a", "b")), true);
@@ -61,7 +61,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.readFrames(here, "r1", 6), [{ id: 7, ...odd }]);
     });
 
-    test("come back whole, whatever they share with the one before", async (storage) => {
+    test("are returned whole, whatever they share with the one before", async (storage) => {
       const lease = await resumableLease(storage);
       const about = JSON.stringify({ node: "llm", path: ["a", "b"] });
       // The last two characters have the same second half.
@@ -76,7 +76,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       for (const after of [0, 1, 7]) assert.deepEqual(await storage.readFrames(here, "r1", after), stored.slice(after));
     });
 
-    test("are read a part at a time, and none is missing", async (storage) => {
+    test("are read in parts, and none is missing", async (storage) => {
       const lease = await resumableLease(storage);
       const long = "x".repeat(100_000);
       const list = Array.from({ length: 50 }, (_, i) => ({ event: "long", data: JSON.stringify({ at: i + 1, long }) }));
@@ -96,7 +96,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       assert.ok(Math.max(...sizes) < 2 * 1024 * 1024, "none of them is large");
     });
 
-    test("are stored with the lease alone, with checkpoints or the end of the run", async (storage) => {
+    test("are stored only with the lease, with checkpoints or the end of the run", async (storage) => {
       const lease = await resumableLease(storage);
       const lost = { ...lease, token: "another" };
       assert.equal(await storage.saveProgress(here, lost, frames(1, "a"), 1200), false);
@@ -112,7 +112,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getRun(here, "r1"))?.end_frame, 3);
     });
 
-    test("go on after the newest one that is stored", async (storage) => {
+    test("continue after the newest stored one", async (storage) => {
       const lease = await resumableLease(storage);
       await storage.saveProgress(here, lease, frames(1, "a", "b"), 1200);
       const second = (await claimNext(storage, here, { ...claimTerms("w2"), now: 5000 })) as ClaimedRun;
@@ -127,11 +127,11 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
     });
   });
 
-  api.describe("sweep", () => {
+  api.describe("retention", () => {
     const ages = { stateless_before: 0, frames_before: 0, keys_before: 0, features: { feedback: 0, webhooks: 0 } };
     const nothing: RetentionLimits = { ...ages, limit: 10, now: 9000 };
 
-    test("deletes temporary runs and their hidden threads when their time is over", async (storage) => {
+    test("deletes temporary runs and their hidden threads after their time", async (storage) => {
       const assistant = await anAssistant(storage);
       const end = async (id: string, now: number) => {
         const { lease } = await stateless(storage, assistant, id);
@@ -188,7 +188,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteExpired(here, { ...late, frames_before: 9000, keys_before: 9000 }), 0);
     });
 
-    test("deletes frames of runs that have ended, and says so on the run", async (storage) => {
+    test("deletes frames of ended runs, and marks the run", async (storage) => {
       const lease = await resumableLease(storage);
       await storage.saveProgress(here, lease, frames(1, "a", "b"), 1200);
       const late = { ...nothing, frames_before: 3000 };

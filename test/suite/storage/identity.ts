@@ -48,7 +48,7 @@ export function identityTests(api: SuiteApi, test: StorageTest): void {
 /** Runs the tests that need no rows of their own: a read-only store passes them too. */
 export function placementCases(api: SuiteApi, test: IdentityTest): void {
   api.describe("defaults and deployments by name", () => {
-    test("have one organization, workspace and project, also when several ask at once", async (store) => {
+    test("have one organization, workspace and project, also with concurrent requests", async (store) => {
       const all = await Promise.all(times(8, (i) => store.ensureDefaults(1000 + i)));
       for (const defaults of all) assert.deepEqual(defaults, all[0]);
       const { organization, workspace, project } = await store.ensureDefaults(9000);
@@ -58,7 +58,7 @@ export function placementCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual(await store.listUnits("project", [workspace.id]), [project]);
     });
 
-    test("place a deployment in the default project, once", async (store) => {
+    test("put a deployment into the default project, once", async (store) => {
       const outcomes = await Promise.all(times(6, (i) => store.registerDeployment({ name: "d" }, 1000 + i)));
       const { organization, workspace, project } = await store.ensureDefaults(2000);
       const row = {
@@ -108,7 +108,7 @@ export function placementCases(api: SuiteApi, test: IdentityTest): void {
 function identityCases(api: SuiteApi, test: IdentityTest): void {
   placementCases(api, test);
   api.describe("defaults and deployments", () => {
-    test("are the oldest, and made again when the last one is deleted", async (store) => {
+    test("are the oldest rows, and are created again after the last one is deleted", async (store) => {
       const { organization, workspace, project } = await store.ensureDefaults(1000);
       const younger = await aWorkspace(store, "w2");
       assert.equal((await store.ensureDefaults(3000)).workspace.id, workspace.id);
@@ -122,7 +122,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.ok(![workspace.id, younger.id].includes(last.workspace.id));
     });
 
-    test("find by id, and make nothing for an id that is unknown", async (store) => {
+    test("are found by id, and are not created for an unknown id", async (store) => {
       const { organization, workspace } = await store.ensureDefaults(1000);
       const w2 = await aWorkspace(store, uuid(2));
       const project = { id: uuid(3), workspace_id: w2.id, name: "P", created_at: 2000, deleted_at: null };
@@ -209,7 +209,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
   });
 
   api.describe("API keys", () => {
-    test("come with what they reach, as it is now", async (store) => {
+    test("are returned with the workspaces that they reach now", async (store) => {
       const { organization, workspace, project } = await store.ensureDefaults(1000);
       assert.equal((await store.listKeys({ limit: 1 })).length > 0, false);
       const w2 = await aWorkspace(store, "w2");
@@ -237,7 +237,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual((await store.findKey("hash of key"))?.workspaces, [workspace]);
     });
 
-    test("refuse a taken short form and unknown parents, and write nothing", async (store) => {
+    test("reject an existing short form and unknown parents, and write nothing", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
       await aWorkspace(store, "gone");
       await store.deleteUnit("workspace", "gone", 2000);
@@ -262,7 +262,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.equal(await store.findKey("hash of k2"), null);
     });
 
-    test("have one short form each, also when several are made at once", async (store) => {
+    test("have one short form each, also if several are created concurrently", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
       const keys = times(6, (i) => ({ ...aKey(organization.id, { id: `k${i}` }), short_key: "gr_sk_...same" }));
       const kinds = await Promise.all(keys.map(async (key) => (await store.createKey(key, [])).kind));
@@ -281,7 +281,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.equal((await store.findKey("hash of k1"))?.key.revoked_at, 3000);
     });
 
-    test("note their use at most once a minute", async (store) => {
+    test("store their last use at most once a minute", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
       await store.createKey(aKey(organization.id), []);
       const used = async (now: number): Promise<number | null | undefined> => {
@@ -335,7 +335,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual(await store.listUnits("workspace", ["other"]), []);
     });
 
-    test("are made once when several ask at once", async (store) => {
+    test("are created once by concurrent requests", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
       const row = { organization_id: organization.id, name: "One", created_at: 2000, deleted_at: null };
       const kinds = await Promise.all(
@@ -344,7 +344,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual(kinds.sort(), ["made", ...times(4, () => "name_taken")]);
     });
 
-    test("hold projects, which go with their workspace", async (store) => {
+    test("hold projects, which are deleted with their workspace", async (store) => {
       const { workspace, project } = await store.ensureDefaults(1000);
       await aWorkspace(store, "w2");
       const row = { id: "p1", workspace_id: "w2", name: "Default", created_at: 2000, deleted_at: null };
@@ -393,7 +393,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.equal((await store.createUser({ ...ada, id: "u2" })).kind, "made");
     });
 
-    test("are members by what they may do", async (store) => {
+    test("have permissions by their role", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
       await aWorkspace(store, "w2");
       for (const id of ["u2", "u1", "u3"]) await store.createUser(aUser(id));
@@ -419,7 +419,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual(await members(), ["u0"]);
     });
 
-    test("keep the last names of what was deleted", async (store) => {
+    test("keep the last names of deleted rows", async (store) => {
       const { project } = await store.ensureDefaults(1000);
       await aWorkspace(store, "w2");
       await store.renameUnit("workspace", "w2", "=SUM(A1:A9)");
@@ -442,7 +442,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual([none.workspaces.size, none.projects.size, none.users.size], [0, 0, 0]);
     });
 
-    test("are found or made for who custom authentication knows, one in a workspace", async (store) => {
+    test("are found or created for users of custom authentication, one in a workspace", async (store) => {
       const [first, second] = [await aWorkspace(store, uuid(1)), await aWorkspace(store, uuid(2))];
       const ann = { workspace_id: first.id, identity: "ann" };
       const ids = await Promise.all(times(5, (i) => store.ensureUser(ann, 2000 + i)));

@@ -54,7 +54,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
   };
 
   api.describe("items of the store", () => {
-    test("are put, replaced and deleted, each under its place", async (storage) => {
+    test("are put, replaced and deleted, each in its namespace", async (storage) => {
       await put(storage, [item("a.b", "k", { n: 1 }), item("a", "k", { n: 2 }), item("a.b", "l", { n: 3 })]);
       assert.deepEqual(await storage.getItem(here, ["a", "b"], "k", { refresh: true }, 1500), {
         namespace: ["a", "b"],
@@ -89,7 +89,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await value(storage, "a", "k"), undefined);
     });
 
-    test("of other deployments are not seen", async (storage) => {
+    test("of other deployments are not visible", async (storage) => {
       await put(storage, [item("a", "k", { at: "here" })]);
       await put(storage, [item("a", "k", { at: "there" }), item("b", "k")], 1000, there);
       assert.deepEqual(await value(storage, "a", "k"), { at: "here" });
@@ -101,7 +101,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteExpired(there, { items_expired_by: 9000, limit: 10, now: 9000 }), 0);
     });
 
-    test("expire, and live on where a read refreshes them", async (storage) => {
+    test("expire, and live on if a read refreshes them", async (storage) => {
       await put(storage, [item("a", "k", { n: 1 }, { ttl_ms: 100, vectors: [[1, 0]] }), item("a", "other")]);
       assert.deepEqual(await value(storage, "a", "k", 1099), { n: 1 });
       assert.equal(await value(storage, "a", "k", 1100), undefined);
@@ -130,7 +130,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([stored?.created_at, stored?.expires_at], [2000, null], "put over an expired one it is new");
     });
 
-    test("are swept once they have expired, so many at a time", async (storage) => {
+    test("are deleted after they have expired, a limited number at a time", async (storage) => {
       const expiring = Array.from({ length: 5 }, (_, n) => item("a", `k${n}`, {}, { ttl_ms: 10 + n }));
       await put(storage, [...expiring, item("a", "for good"), item("a", "later", {}, { ttl_ms: 5000 })]);
       assert.equal(await storage.deleteExpired(here, { items_expired_by: 1009, limit: 2, now: 1009 }), 0);
@@ -141,7 +141,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await keys(storage), "for good,later");
     });
 
-    test("are searched under a prefix of whole labels, the newest written first", async (storage) => {
+    test("are searched under a prefix of whole labels, the last written first", async (storage) => {
       const places = ["a", "a.b", "a.b.c", "ab", "a-b", "a/b", "b.a", "é", "a.é"];
       for (const [n, namespace] of places.entries()) await put(storage, [item(namespace, namespace)], 1000 + n);
       await put(storage, [item("a.b", "a.b")], 2000);
@@ -238,7 +238,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("are found by conditions among more than fit in one step, in order and by page", async (storage) => {
+    test("are found by more conditions than fit in one step, in order and by page", async (storage) => {
       const all = Array.from({ length: 450 }, (_, n) => item(`a.${n % 7}`, `k${n}`, { n, even: n % 2 === 0 }));
       const at = (n: number): number => (n * 7919) % 9;
       for (let time = 0; time < 9; time++) {
@@ -324,7 +324,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await near({ limit: 1 }), ["two 0.707"], "the vectors are those of the last put");
     });
 
-    test("make the namespaces that are listed", async (storage) => {
+    test("define the namespaces that are listed", async (storage) => {
       const places = ["a", "a.b", "a.b.c", "a.x.c", "ab", "b.b", "b.y.z.c", "\ufffd", "😀", "😀.c"];
       for (const namespace of places) await put(storage, [item(namespace, "k1"), item(namespace, "k2")]);
       assert.equal(await namespaces(storage), places.join());
@@ -344,7 +344,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await namespaces(storage, { offset: 50 }), "");
     });
 
-    test("list more namespaces than fit in one step", async (storage) => {
+    test("have more namespaces than fit in one step", async (storage) => {
       const toName = (n: number): string => `p${String(n).padStart(4, "0")}`;
       const many = Array.from({ length: 1003 }, (_, n) =>
         item(`${toName(n)}.x`, "k", { owner: n % 2 ? "ann" : "bob" }),
@@ -364,7 +364,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
   api.describe("hidden items of the store", () => {
     const ann = owned("ann");
 
-    test("are not there", async (storage) => {
+    test("are not returned", async (storage) => {
       await put(storage, [
         item("a", "hers", { owner: "ann", n: 1 }, { vectors: [[1, 0]] }),
         item("a", "his", { owner: "bob", n: 1 }, { vectors: [[1, 0]], ttl_ms: 100 }),
@@ -380,7 +380,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await namespaces(storage, {}, 1000, ann), "a");
     });
 
-    test("stay as they are, with everything else of the call", async (storage) => {
+    test("stay unchanged, with all other items of the call", async (storage) => {
       await put(storage, [item("a", "his", { owner: "bob" }), item("a", "hers", { owner: "ann" })]);
       const mine = { owner: "ann", n: 2 };
       assert.equal(await storage.putItems(ann, [item("a", "new", mine), item("a", "his", mine)], 2000), "hidden");
@@ -396,7 +396,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await namespaces(storage), "a", "nothing else is left behind");
     });
 
-    test("are those whose place the filter does not name", async (storage) => {
+    test("are those whose namespace the filter does not name", async (storage) => {
       const bound = { ...here, filter: [{ key: "namespace", contains: ["ann"] }] };
       await put(storage, [item("ann.notes", "k"), item("bob.notes", "k"), item("bob", "k", { namespace: ["ann"] })]);
       assert.equal(await namespaces(storage, {}, 1000, bound), "ann.notes");
@@ -404,14 +404,14 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await search(storage, {}, 1000, keyed)).length, 3);
     });
 
-    test("may have expired, and then hide nothing", async (storage) => {
+    test("may have expired, and then exclude nothing", async (storage) => {
       await put(storage, [item("a", "k", { owner: "bob" }, { ttl_ms: 10 })]);
       await put(storage, [item("a", "k", { owner: "ann" })], 1010, ann);
       const stored = await storage.getItem(ann, ["a"], "k", { refresh: false }, 1010);
       assert.equal(stored?.created_at, 1010);
     });
 
-    test("are safe from those who write at the same moment", async (storage) => {
+    test("are safe from concurrent writes", async (storage) => {
       for (let round = 0; round < 20; round++) {
         const [namespace, at] = [`r${round}`, 1000 + round];
         await put(storage, [item(namespace, "a", { owner: "ann" })], at);

@@ -55,7 +55,7 @@ const figures = (storage: Storage, scope: Scope, since: number, limit = 9) =>
 
 export function overviewTests(api: SuiteApi, test: StorageTest): void {
   api.describe("runs of all threads", () => {
-    test("are found newest first, then by id, and by what was asked for", async (storage) => {
+    test("are found newest first, then by id, and by each condition", async (storage) => {
       await someRuns(storage);
       assert.equal(await findRunIds(storage), "r4,r5,r3,r2,r1");
       assert.equal(await findRunIds(storage, { status: ["error", "pending"] }), "r4,r2");
@@ -112,7 +112,7 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([r4?.lease_until, r4?.cancel_requested, r4?.usage], [null, false, null]);
     });
 
-    test("are seen with their threads alone, where a filter says so", async (storage) => {
+    test("are visible with their threads only, if there is a filter", async (storage) => {
       await someRuns(storage);
       const ann: Scope = { ...here, filter: [{ key: "owner", equals: "ann" }] };
       assert.equal(await findRunIds(storage, {}, ann), "r3,r1");
@@ -123,7 +123,7 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(times.length, 2);
     });
 
-    test("are counted by status, active ones whatever their age", async (storage) => {
+    test("are counted by status, active ones of any age", async (storage) => {
       await someRuns(storage);
       const counts = { pending: 1, running: 2, success: 1, error: 1, timeout: 0, interrupted: 0 };
       assert.deepEqual((await figures(storage, here, 1100)).counts, counts);
@@ -185,7 +185,7 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
     });
   });
 
-  api.describe("feedback as a whole", () => {
+  api.describe("feedback of a tenant", () => {
     test("is summarized by key and bucket", async (storage) => {
       const records: [string, Partial<FeedbackRow>][] = [
         ["f1", { score: 1, created_at: 1000 }],

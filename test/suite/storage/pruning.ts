@@ -65,7 +65,7 @@ async function stored(
 
 export function pruningTests(api: SuiteApi, test: StorageTest): void {
   api.describe("pruning by deletion", () => {
-    test("takes everything of a thread, and leaves those that are busy or not there", async (storage) => {
+    test("deletes all rows of a thread, and skips busy and unknown threads", async (storage) => {
       const assistant = await anAssistant(storage);
       const owned = { owner: "ada" };
       for (const id of ["idle", "pending", "running", "left"]) await aThread(storage, id, owned);
@@ -128,7 +128,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "idle"), "");
     });
 
-    test("takes many at once", async (storage) => {
+    test("handles many threads at once", async (storage) => {
       const all = Array.from({ length: 30 }, (_, i) => `t${String(i).padStart(2, "0")}`);
       for (const id of all) await aThread(storage, id, { x: 1 });
       const answers = await Promise.all(
@@ -198,7 +198,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       );
     });
 
-    test("keeps the whole of a list that grew by tails over many versions", async (storage) => {
+    test("keeps the whole of a list that grew by deltas over many versions", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const name = (i: number): string => `v${String(i).padStart(3, "0")}`;
@@ -266,7 +266,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await stored(storage, assistant, "t", "sub:2", "inner", ["e1"]), "");
     });
 
-    test("keeps the ancestors that hold a part of the head: writes to channels that are not stored whole each time", async (storage) => {
+    test("keeps the ancestors with a part of the head: writes to channels that are not stored whole each time", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const step = (i: number, versions: Readonly<Record<string, string>>): SavedCheckpoint => ({
@@ -314,7 +314,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "t"), "c7");
     });
 
-    test("comes to an end where checkpoints name each other as their parents", async (storage) => {
+    test("ends if checkpoints name each other as their parents", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const half = (id: string, parent: string, version: string): SavedCheckpoint => ({
@@ -331,7 +331,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "t"), "c2,c1");
     });
 
-    test("leaves nothing of a thread without a head", async (storage) => {
+    test("keeps no checkpoint of a thread without a head", async (storage) => {
       const lease = await aLease(storage);
       await storage.finishRun(here, lease, finish({ progress: progress([{ ...checkpoint("s1", {}), ns: "memory" }]) }));
       assert.deepEqual(await keep(storage, "t"), ["t"]);
@@ -339,7 +339,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
     });
 
     for (const seed of seeds(api, 4)) {
-      test(`gives the same newest states as before and stores nothing else, seed ${seed}`, async (storage) => {
+      test(`keeps the newest states and stores nothing else, seed ${seed}`, async (storage) => {
         const versions = await randomHistory(storage, "t", seed);
         await randomHistory(storage, "u", seed + 10);
         const { head } = (await storage.getThread(here, "t")) as ThreadRow;

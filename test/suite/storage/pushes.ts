@@ -45,7 +45,7 @@ async function outbox(storage: Storage): Promise<string[]> {
 
 export function pushTests(api: SuiteApi, test: StorageTest): void {
   api.describe("push configurations", () => {
-    test("are told the end of each run of their task, and of no other", async (storage) => {
+    test("get a delivery for the end of each run of their task, and of no other", async (storage) => {
       await aThread(storage, "t");
       const first = await startRun(storage, FIRST, { push: push("a", 4) });
       assert.equal(await storage.setPush(here, row("b", 5), 1500), true);
@@ -75,7 +75,7 @@ export function pushTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await outbox(storage), ["1,a,success,1", "1,b,success,1", "2,a,error,0"]);
     });
 
-    test("are told of runs that end before they start, and once of a task that is cancelled while it asks", async (storage) => {
+    test("get a delivery for runs that end before they start, and one for a task that is cancelled while it interrupts", async (storage) => {
       await aThread(storage, "t");
       const first = await startRun(storage, FIRST, { push: push("a", 4) });
       await created(storage, await anAssistant(storage), "t", ANSWER, {
@@ -92,7 +92,7 @@ export function pushTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await outbox(storage), ["1,a,interrupted,0", "1,a,success,0", "2,b,interrupted,0"]);
     });
 
-    test("are at most ten for a task that is there, and seen by those who see its thread", async (storage) => {
+    test("are at most ten for an existing task, and visible to callers who see its thread", async (storage) => {
       await aThread(storage, "t");
       await startRun(storage, FIRST);
       assert.equal(await storage.setPush(here, row("a", 4, { task_id: NEXT }), 1500), false);

@@ -80,7 +80,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await findThreadIds(storage, {}, { a: 3 }), "");
     });
 
-    test("is terms as a whole or not at all", async (storage) => {
+    test("is created as a whole or not at all", async (storage) => {
       await aThread(storage, "t", { kind: "old" });
       for (const id of ["c1", "c2"]) {
         const state = aState(id, { a: 1 }, { progress: progress([checkpoint(id, { a: 1 })], [write(id, "b", 0, 1)]) });
@@ -99,7 +99,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "u"), (await thread(storage, "u")).head);
     });
 
-    test("is run like any other", async (storage) => {
+    test("accepts runs as any other thread", async (storage) => {
       const assistant = await anAssistant(storage);
       const state = aState(
         "c1",
@@ -117,7 +117,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("a state update", () => {
-    test("moves the head and nothing else of the thread", async (storage) => {
+    test("moves the head and changes nothing else of the thread", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { a: 1 });
       const interrupts = { task: [{ id: "i", value: 1 }] };
@@ -141,7 +141,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await thread(storage, "u")).head, "d1");
     });
 
-    test("closes open questions where nothing follows it, and keeps what failed", async (storage) => {
+    test("closes pending interrupts if no task follows, and keeps failed ones", async (storage) => {
       const assistant = await anAssistant(storage);
       const interrupts = { task: [{ id: "i", value: 1 }] };
       const error = { error: "E" };
@@ -164,7 +164,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(total, 1);
     });
 
-    test("writes nothing while a run is active, on another head, or where the thread is not there", async (storage) => {
+    test("writes nothing while a run is active, on another head, or on an unknown thread", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { owner: "ada" });
       await finished(
@@ -210,7 +210,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "thread-r9"), "");
     });
 
-    test("is accepted once of many at a time", async (storage) => {
+    test("is accepted once of many concurrent ones", async (storage) => {
       await aThread(storage, "t");
       const outcomes = await Promise.all(
         Array.from({ length: 10 }, (_, i) => {
@@ -222,7 +222,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "t"), (await thread(storage, "t")).head);
     });
 
-    test("has its writes between those of earlier and later runs, and no rollback takes them away", async (storage) => {
+    test("has its writes between those of earlier and later runs, and no rollback removes them", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const answer = (data: string): Progress => progress([], [write("c1", "b", 0, data)]);
@@ -263,7 +263,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.ok(Number(seqs[0]?.[1]) < Number(seqs[1]?.[1]));
     });
 
-    test("does not wait for the executor of a rolled back run, and keeps the new state", async (storage) => {
+    test("does not wait for the executor of a rolled-back run, and keeps the new state", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");

@@ -106,7 +106,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("a run that rolls back", () => {
-    test("removes what runs and what waits; the slot stays until it is released", async (storage) => {
+    test("removes running and pending runs; the thread lock stays until it is released", async (storage) => {
       const { assistant, r2 } = await answering(storage);
       await aRun(storage, assistant, "t", "r3");
       const outcome = await created(storage, assistant, "t", "r4", {
@@ -134,7 +134,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       await assertNoValueLeft(storage, next);
     });
 
-    test("goes on without a release when the slot's time is over", async (storage) => {
+    test("continues without a release after the thread lock has expired", async (storage) => {
       const { assistant, r2 } = await answering(storage);
       await created(storage, assistant, "t", "r3", { run: { multitask_strategy: "rollback" } });
       assert.equal(await claimNext(storage, here, { ...claimTerms("w"), now: 4999 }), null);
@@ -144,7 +144,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getThread(here, "t"))?.lock?.token, "w", "the slot is another's now");
     });
 
-    test("is claimed at once where nothing ran", async (storage) => {
+    test("is claimed at once if no run was running", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       for (const id of ["r1", "r2"]) await aRun(storage, assistant, "t", id);
@@ -157,7 +157,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await statuses(storage, "t"), "r3 running");
     });
 
-    test("removes what an attempt left that is to be taken up again", async (storage) => {
+    test("removes the checkpoints of an attempt that is to be retried", async (storage) => {
       const { assistant, r2 } = await answering(storage);
       await storage.requeueRun(here, r2.lease, 1300);
       const outcome = await created(storage, assistant, "t", "r3", { run: { multitask_strategy: "rollback" } });
@@ -168,7 +168,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       await assertNoValueLeft(storage, next);
     });
 
-    test("removes nothing when it is refused", async (storage) => {
+    test("removes nothing if it is rejected", async (storage) => {
       const { assistant, r2 } = await answering(storage);
       const stale = { ...assistant, revision: assistant.revision - 1 };
       for (const multitask_strategy of ["rollback", "interrupt"] as const) {
@@ -179,7 +179,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.readFrames(here, "r2", 0)).length, 2);
     });
 
-    test("leaves other threads alone", async (storage) => {
+    test("changes no other thread", async (storage) => {
       const { assistant } = await answering(storage);
       await aThread(storage, "u");
       const otherClaim = await claimed(storage, assistant, "u", "u1");
@@ -191,7 +191,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("a run that interrupts", () => {
-    test("ends what waits and flags what runs", async (storage) => {
+    test("ends pending runs and flags running ones", async (storage) => {
       const { assistant, r2 } = await answering(storage);
       await created(storage, assistant, "t", "r3", { run: { resumable: true } });
       const outcome = await created(storage, assistant, "t", "r4", {
@@ -215,7 +215,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await claimNext(storage, here, claimTerms("w")))?.run.run_id, "r4");
     });
 
-    test("is claimed at once where nothing ran", async (storage) => {
+    test("is claimed at once if no run was running", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await aRun(storage, assistant, "t", "r1");
@@ -228,7 +228,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await statuses(storage, "t"), "r1 interrupted,r2 running");
     });
 
-    test("waits for a worker to end what was to be taken up again after some steps", async (storage) => {
+    test("waits for a worker to end a requeued run that has finished some steps", async (storage) => {
       const { assistant, r2 } = await answering(storage);
       await storage.requeueRun(here, r2.lease, 1300);
       const outcome = await created(storage, assistant, "t", "r3", {
@@ -250,7 +250,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
     const named = (storage: Storage, action: StopAction, ...run_ids: readonly string[]) =>
       storage.stopRuns(here, { thread_id: "t", run_ids }, action, 2000);
 
-    test("interrupts: a waiting run at once, a running one by its worker, an ended one not", async (storage) => {
+    test("interrupts a pending run at once, a running one by its worker, an ended one not", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
@@ -278,7 +278,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await named(storage, "rollback"), []);
     });
 
-    test("rolls back the named runs, and keeps the slot", async (storage) => {
+    test("rolls back the named runs, and keeps the thread lock", async (storage) => {
       const { assistant, r2 } = await answering(storage);
       await aRun(storage, assistant, "t", "r3");
       await aRun(storage, assistant, "t", "r4");
@@ -294,7 +294,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       await assertNoValueLeft(storage, next);
     });
 
-    test("takes those of a list, on every thread", async (storage) => {
+    test("stops the runs of a list, on every thread", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u", "v"]) {
         await aThread(storage, id);
@@ -313,7 +313,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.countActiveRuns(here, 9000)).running, 0);
     });
 
-    test("leaves no hidden thread behind", async (storage) => {
+    test("leaves no hidden thread", async (storage) => {
       const assistant = await anAssistant(storage);
       const there = async (id: string) => (await storage.getThread(here, `thread-${id}`)) !== null;
       const r1 = await stateless(storage, assistant, "r1");
@@ -344,7 +344,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await there("r5"), true);
     });
 
-    test("survives the death of a worker, and the last claim is no attempt", async (storage) => {
+    test("takes effect after the death of a worker, and the last claim is no attempt", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const first = await claimed(storage, assistant, "t", "r1");
@@ -366,7 +366,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       );
     });
 
-    test("gives the attempt back that a shut-down took from a run that was to stop", async (storage) => {
+    test("returns the attempt that a shutdown took from a run that was to stop", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");

@@ -18,7 +18,7 @@ import {
 import { aState, findThreadIds, ids, only } from "./states.ts";
 
 export function expiryTests(api: SuiteApi, test: StorageTest): void {
-  api.describe("expiry", () => {
+  api.describe("thread expiry", () => {
     const ttl = (strategy: ThreadTtl["strategy"], ttl_ms: number): ThreadTtl => ({ strategy, ttl_ms });
     const expiring = async (
       storage: Storage,
@@ -32,7 +32,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
     const expire = async (storage: Storage, now: number, limit = 10): Promise<string> =>
       (await storage.pruneThreads(here, { expired: limit }, now)).toSorted().join();
 
-    test("deletes threads whose time is over, a few at a time", async (storage) => {
+    test("deletes threads whose lifetime is over, a few at a time", async (storage) => {
       await expiring(storage, "never", undefined);
       for (const [i, id] of ["a", "b", "c"].entries()) await expiring(storage, id, ttl("delete", 500), 1000 + i);
       await expiring(storage, "later", ttl("delete", 501), 1002);
@@ -49,7 +49,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await expire(storage, 9000), "never");
     });
 
-    test("takes a thread that a run has made", async (storage) => {
+    test("applies to a thread that a run has created", async (storage) => {
       const assistant = await anAssistant(storage);
       const terms = { thread_id: "t", metadata: { owner: "ada" }, config: {}, stateless: false };
       const outcome = await storage.createRun(here, {
@@ -65,7 +65,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([await expire(storage, 1699), await expire(storage, 1700)], ["", "t"]);
     });
 
-    test("waits for runs, and every run's start and end and every change of the state is activity", async (storage) => {
+    test("waits for runs; every run's start and end and every change of the state is activity", async (storage) => {
       const assistant = await anAssistant(storage);
       const life = ttl("delete", 1000);
       for (const id of ["queued", "runs", "ends", "rolled", "dropped", "updated", "fresh"])
@@ -129,7 +129,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.getThread(here, "t"), null);
     });
 
-    test("never takes a thread on which something happens meanwhile", async (storage) => {
+    test("never prunes a thread that changes meanwhile", async (storage) => {
       for (const [i, strategy] of (["delete", "keep_latest"] as const).entries()) {
         const id = `t${i}`;
         await expiring(storage, id, ttl(strategy, 1000));
@@ -145,7 +145,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("prunes by both strategies in one call, each thread once among many callers", async (storage) => {
+    test("applies both strategies in one call, each thread once among many callers", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["d1", "d2", "k1", "k2"]) {
         await expiring(storage, id, ttl(id.startsWith("d") ? "delete" : "keep_latest", 1000));

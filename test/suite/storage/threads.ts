@@ -29,7 +29,7 @@ import {
 
 export function threadTests(api: SuiteApi, test: StorageTest): void {
   api.describe("threads", () => {
-    test("finds a thread by what its metadata is, not by what it was", async (storage) => {
+    test("are found by their current metadata, not by their earlier one", async (storage) => {
       const keys = (from: number, to: number): JsonObject =>
         Object.fromEntries(Array.from({ length: to - from }, (_, i) => [`key${from + i}`, from + i]));
       await aThread(storage, "t", keys(0, 20));
@@ -58,7 +58,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await matches(), ["other,t", "t", ""]);
     });
 
-    test("are counted as they come and go, without those of stateless runs", async (storage) => {
+    test("are counted as they are created and deleted, without those of stateless runs", async (storage) => {
       const assistant = await anAssistant(storage);
       const counts = async (scope = here): Promise<string> => {
         const page = { limit: 100, offset: 0, sort_by: "created_at", sort_order: "asc" } as const;
@@ -106,7 +106,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await counts(), "1 a,f");
     });
 
-    test("creates once, and shows the existing one after", async (storage) => {
+    test("are created once, and a second create returns the existing one", async (storage) => {
       const terms = { thread_id: "t", metadata: { a: 1 }, config: { b: 2 }, stateless: false };
       const first = await storage.createThread(here, terms, 1000);
       assert.equal(first.kind, "created");
@@ -136,13 +136,13 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.getThread(here, "u"), null);
     });
 
-    test("accepts one of many concurrent creates", async (storage) => {
+    test("accept one of many concurrent creates", async (storage) => {
       const terms = { thread_id: "t", metadata: {}, config: {}, stateless: false };
       const outcomes = await Promise.all(Array.from({ length: 10 }, () => storage.createThread(here, terms, 1000)));
       assert.equal(outcomes.filter((outcome) => outcome.kind === "created").length, 1);
     });
 
-    test("merges concurrent updates, and filters see the new metadata", async (storage) => {
+    test("merge concurrent updates, and filters see the new metadata", async (storage) => {
       const thread = await aThread(storage, "t", { old: true });
       await Promise.all(
         ["a", "b", "c", "d"].map((key) =>
@@ -164,7 +164,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.updateThread(here, "u", (row) => row, 2000), null);
     });
 
-    test("hides hidden threads from searches alone", async (storage) => {
+    test("are excluded only from searches if they are hidden", async (storage) => {
       await storage.createThread(here, { thread_id: "t", metadata: { a: 1 }, config: {}, stateless: true }, 1000);
       assert.equal((await storage.getThread(here, "t"))?.stateless, true);
       assert.equal(await countThreads(storage, here, {}), 0);
@@ -175,7 +175,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       });
     });
 
-    test("searches by ids and status, in every order, with exact totals", async (storage) => {
+    test("are found by ids and status, in every order, with exact totals", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const [i, id] of ["t0", "t1", "t2", "t3"].entries()) await aThread(storage, id, { i }, 1000 + (i % 2));
       await finished(storage, assistant, "t1", "r1", { status: "interrupted" });
@@ -207,7 +207,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await countThreads(storage, here, { status: "idle", ids: ["t0", "t1"], metadata: { i: 0 } }), 1);
     });
 
-    test("deletes a thread with its runs and checkpoints; the worker loses its lease", async (storage) => {
+    test("are deleted with their runs and checkpoints; the worker loses its lease", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { a: 1 });
       const { lease } = await claimed(storage, assistant, "t", "r1");
@@ -296,7 +296,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       assert.ok(hits > rounds, "the filters find something");
     });
 
-    test("gives the same pages behind the middle of many rows", async (storage) => {
+    test("return the same pages after the middle of many rows", async (storage) => {
       const ids = Array.from({ length: 230 }, (_, i) => `t${String(i).padStart(3, "0")}`);
       for (const id of ids) await aThread(storage, id, { all: true });
       for (const metadata of [undefined, { all: true }]) {
@@ -321,7 +321,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("apply to assistants the same way", async (storage) => {
+    test("apply to assistants too", async (storage) => {
       await anAssistant(storage, { assistant_id: "a1", metadata: { tags: ["x", { deep: [1, 2] }], n: 1 } });
       await anAssistant(storage, { assistant_id: "a2", metadata: { tags: ["y"], n: 1 } });
       const ids = async (metadata: JsonObject) => {

@@ -110,7 +110,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.getTrace("r1"), aTrace("r1", 1100, { user_id: null, api_key: null }));
     });
 
-    test("is one, however often the run is started, and stays when the run goes", async (storage) => {
+    test("is one, however often the run is started, and outlives the run", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await created(storage, assistant, "t", "r1", { claim: { token: "a", lease_until: 5000, trace } });
@@ -127,7 +127,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await total(storage), 1);
     });
 
-    test("is not left by runs that are only to be ended, nor without terms", async (storage) => {
+    test("does not exist for runs that are only ended, nor without terms", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await create(storage, assistant, "t", "r1", { claim: { token: "a", lease_until: 2000 } });
@@ -144,7 +144,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await total(storage), 0);
     });
 
-    test("is counted once in an hour that is sealed already", async (storage) => {
+    test("is counted once in an hour that is already sealed", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await sealAll(storage, 2 * DAY);
@@ -162,7 +162,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await total(storage), 2);
     });
 
-    test("adds up the tokens and costs that are reported", async (storage) => {
+    test("adds up the reported tokens and costs", async (storage) => {
       assert.equal(await storage.getTrace("r1"), null);
       await storage.addTraceUsage("r1", { tokens_in: 1, tokens_out: 1, cost_usd: 1 });
       await addTraces(storage, [aTrace("r1", 1000), aTrace("r2", 1000)]);
@@ -175,7 +175,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("usage", () => {
-    test("counts from the start up to the end, which is outside", async (storage) => {
+    test("is counted from the start up to the end, which is excluded", async (storage) => {
       const times = [HOUR - 1, HOUR, 2 * HOUR - 1, 2 * HOUR, 3 * HOUR];
       await addTraces(
         storage,
@@ -202,7 +202,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("sums tokens and costs where they are wanted, in sealed hours too", async (storage) => {
+    test("sums tokens and costs if requested, also in sealed hours", async (storage) => {
       const traces = [HOUR - 1, HOUR, HOUR, 2 * HOUR, DAY].map((at, i) =>
         aTrace(`r${i}`, at, { user_id: i === 2 ? null : "u1" }),
       );
@@ -226,7 +226,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("sums tokens beyond the integers that are exact", async (storage) => {
+    test("sums tokens beyond the exact integers", async (storage) => {
       await addTraces(
         storage,
         ["r0", "r1", "r2"].map((trace_id) => aTrace(trace_id, HOUR)),
@@ -266,7 +266,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await total(storage, ["w2"]), 0);
     });
 
-    test("is sealed a day at a time, over gaps at once, and by several at once only once", async (storage) => {
+    test("is sealed one day at a time, gaps at once, and once by concurrent callers", async (storage) => {
       const days = [3, 3.5, 4, 400];
       await addTraces(
         storage,
@@ -303,7 +303,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
     });
 
     for (const seed of seeds(api, 2)) {
-      test(`equals counting one by one, with any seal, seed ${seed}`, async (storage) => {
+      test(`equals a row-by-row count, with any seal, seed ${seed}`, async (storage) => {
         const { below, pick } = dice(seed);
         const from = -2 * DAY;
         const moment = (): number => {

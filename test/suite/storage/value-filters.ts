@@ -60,7 +60,7 @@ export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, { flavor: "sour" }), "t2");
     });
 
-    test("leave out no thread whose scalars are many, long, not known or in the making", async (storage) => {
+    test("exclude no thread whose scalars are many, long, unknown or not written yet", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["many", "long", "unknown", "running", "kept", "other"]) await aThread(storage, id);
       const many = Object.fromEntries(Array.from({ length: 33 }, (_, i): [string, Json] => [`k${i}`, i]));
@@ -82,7 +82,7 @@ export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, { k1: 3 }), "long,many,unknown", "an end that was refused labels nothing");
     });
 
-    test("miss nothing, whatever runs have left", async (storage) => {
+    test("miss no thread, whatever its runs have left", async (storage) => {
       const { below, pick } = dice(11);
       const assistant = await anAssistant(storage);
       const names = ["a", "b", 'q"', "nul\0", "__proto__", "é"];
