@@ -38,7 +38,7 @@ const message = (text: string, extraFields: object = {}, extraParams: object = {
     ...extraParams,
   });
 
-describe("the client of A2A", () => {
+describe("an A2A client", () => {
   let test: TestService;
   let server: Listener;
   let stops: Gate;
@@ -93,7 +93,7 @@ describe("the client of A2A", () => {
   }
 
   for (const version of ["1.0", "0.3"] as const) {
-    it(`${version}: has two turns in one context`, async () => {
+    it(`${version}: sends two messages in one context`, async () => {
       const client = await createClient("echo", version);
       assert.equal(client.protocolVersion, version);
       const first = await send(client, message("Hi"));
@@ -111,7 +111,7 @@ describe("the client of A2A", () => {
       }
     });
 
-    it(`${version}: streams an answer`, async () => {
+    it(`${version}: streams a response`, async () => {
       const client = await createClient("tells", version);
       let text = "";
       const states: unknown[] = [];
@@ -123,7 +123,7 @@ describe("the client of A2A", () => {
       assert.deepEqual(states, [TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED]);
     });
 
-    it(`${version}: answers a question`, async () => {
+    it(`${version}: answers an interrupt`, async () => {
       const client = await createClient("asks", version);
       const inputTask = await send(client, message("Weather?"));
       assert.equal(inputTask.status?.state, TaskState.TASK_STATE_INPUT_REQUIRED);
@@ -133,7 +133,7 @@ describe("the client of A2A", () => {
       assert.deepEqual([done.id, joinText(done.artifacts[0]?.parts)], [taskId, 'Got "Rome"']);
     });
 
-    it(`${version}: follows a task that asks`, async () => {
+    it(`${version}: follows a task that interrupts`, async () => {
       const client = await createClient("asks", version);
       const { id: taskId, contextId } = await send(client, message("Weather?"));
       const states: unknown[] = [];
@@ -150,7 +150,7 @@ describe("the client of A2A", () => {
       assert.deepEqual([states, text], followed);
     });
 
-    it(`${version}: is told the end of a task at its URL, signed`, async () => {
+    it(`${version}: receives the end of a task at its URL, signed`, async () => {
       stops.reset();
       const client = await createClient("slow", version);
       const now = { configuration: { returnImmediately: true } };

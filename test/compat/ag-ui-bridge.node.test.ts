@@ -63,7 +63,7 @@ async function open() {
 
 if (process.env.GREENROOM_TEST_ALL === "1") {
   describe("the bridge of AG-UI", () => {
-    it("runs, in two turns, and calls tools", async () => {
+    it("runs twice on one thread, and calls tools", async () => {
       await using bridge = await open();
       const { say, said, events } = bridge.agent("plain");
       await say("One");
@@ -90,7 +90,7 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
       assert.deepEqual(two.said().slice(1).sort(), ["one yes0", "two yes1"]);
     });
 
-    it("gets errors, and stops a run", async () => {
+    it("receives errors, and stops a run", async () => {
       await using bridge = await open();
       const failing = bridge.agent("fails");
       await failing.say("Hi").catch(() => {});

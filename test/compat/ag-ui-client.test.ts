@@ -56,7 +56,7 @@ const executor = () => combine(fromFunctions(agents), langchainAgents());
 
 for (const kind of KINDS) {
   describe(`AG-UI's client ${kind}`, () => {
-    it("streams text, and has two turns", async () => {
+    it("streams text, over two messages", async () => {
       await using test = await testService({ executor: executor() });
       for (const graph of ["echo", "plain"]) {
         const client = createClient(test, graph, kind);
@@ -71,7 +71,7 @@ for (const kind of KINDS) {
       }
     });
 
-    it("sees tools, and their errors", async () => {
+    it("receives tool calls, and their errors", async () => {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "plain", kind);
       await client.say("lookup fails");
@@ -83,7 +83,7 @@ for (const kind of KINDS) {
       assert.match(JSON.stringify(client.agent.messages), /"toolCallId":"call-1-1","error":/);
     });
 
-    it("shows and changes the state", async () => {
+    it("reads and changes the state", async () => {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "state", kind, { initialState: { n: 1 } });
       client.agent.addMessage({ id: "u", role: "user", content: "Hi" });
@@ -163,7 +163,7 @@ for (const kind of KINDS) {
       assert.equal((await ask(ids.map((id) => answer(id, "x")))).status, 409);
     });
 
-    it("gets the whole thread in its order, when the page has only its newest message", async () => {
+    it("receives the whole thread in its order if the page has only its newest message", async () => {
       await using test = await testService({ executor: executor() });
       const first = createClient(test, "plain", kind);
       await first.say("One");
@@ -190,7 +190,7 @@ for (const kind of KINDS) {
       assert.equal(readLastContent(client), "The page says yes");
     });
 
-    it("gets the error of a run, and closes what was open", async () => {
+    it("receives the error of a run, and ends open messages", async () => {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "fails", kind);
       await client.say("Hi");
@@ -198,7 +198,7 @@ for (const kind of KINDS) {
       assert.deepEqual(client.errors.at(-1), { type: "RUN_ERROR", message: "no model", code: "error" });
     });
 
-    it("cancels by hanging up", async () => {
+    it("cancels by a disconnect", async () => {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "waits", kind);
       const done = client.say("Hi");
@@ -209,7 +209,7 @@ for (const kind of KINDS) {
       await until(async () => (await test.service.runs.list(thread_id))[0]?.status === "interrupted");
     });
 
-    it("gets an error when the server stops, and closes what was open", async () => {
+    it("receives an error when the server stops, and ends open messages", async () => {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "waits", kind);
       const done = client.say("Hi");
@@ -220,7 +220,7 @@ for (const kind of KINDS) {
       assert.equal((client.errors.at(-1) as JsonObject).code, "stopped");
     });
 
-    it("gets the end of a run that another caller cancels", async () => {
+    it("receives the end of a run that another caller cancels", async () => {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "waits", kind);
       const done = client.say("Hi");
@@ -255,7 +255,7 @@ describe("the AG-UI endpoint", () => {
     assert.equal((await test.service.runs.list(await test.service.threads.idOf("t"))).length, 2);
   });
 
-  it("answers once under one runId: the same answer gets the same events, another one is refused", async () => {
+  it("accepts one resume value under one runId: an equal one gets the same events, another one is rejected", async () => {
     const agent = async function* ({ command, interrupt }: FunctionJob) {
       yield command?.resume === undefined ? interrupt("Pay?") : `Got ${JSON.stringify(command.resume)}`;
     };
@@ -297,7 +297,7 @@ describe("the AG-UI endpoint", () => {
     assert.deepEqual(inputs, [[["human", "Hi"]], ["messages"]]);
   });
 
-  it("refuses what it cannot run", async () => {
+  it("rejects input that it cannot run", async () => {
     await using test = await testService({ executor: executor() });
     const inherited = { type: "constructor", source: { type: "data", value: "aGk=" } };
     const cases: readonly (readonly [body: unknown, status: number, detail: RegExp])[] = [
@@ -323,7 +323,7 @@ describe("the AG-UI endpoint", () => {
     assert.equal((await test.fetch("http://localhost/threads/search", { method: "POST", body: "{}" })).status, 200);
   });
 
-  it("lets runs go on, where the host wants it", async () => {
+  it("lets runs continue after a disconnect with that option", async () => {
     await using test = await testService({ executor: executor(), http: { ag_ui: { on_disconnect: "continue" } } });
     const client = createClient(test, "waits", "1.0.0");
     const done = client.say("Hi");

@@ -47,7 +47,7 @@ async function stored({ fetch }: Pick<Test, "fetch">, id: string, agent = "agent
 
 describe("the AI SDK's chat", () => {
   for (const version of [5, 6, 7] as const) {
-    it(`of version ${version} streams, and its message is that of a replay and of the first render`, async () => {
+    it(`of version ${version} streams, and its message equals that of a replay and of the first render`, async () => {
       for (const agent of Object.keys(agents)) {
         await using test = await testService({ agents });
         const options = { id: "chat-1", agent, fetch: test.fetch };
@@ -97,7 +97,7 @@ const tools = ({ messages }: AnyChat): Record<string, unknown> =>
 const automatic = { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses };
 
 describe("the AI SDK's chat with LangChain agents", () => {
-  it("streams tokens, calls of tools and their results", async () => {
+  it("streams tokens, tool calls and their results", async () => {
     await using test = await testService({ executor: executor() });
     for (const [id, text] of Object.entries({ a: "Hello you", b: "lookup", c: "lookup fails" })) {
       const chat = openChat({ id, agent: "plain", fetch: test.fetch });
@@ -108,7 +108,7 @@ describe("the AI SDK's chat with LangChain agents", () => {
     }
   });
 
-  it("asks for approval, and runs what is approved", async () => {
+  it("requests approval, and runs the approved tool", async () => {
     await using test = await testService({ executor: executor() });
     const chat = openChat({ id: "c", agent: "clerk", fetch: test.fetch, ...automatic });
     await chat.sendMessage({ text: "refund lookup mail" });
@@ -130,7 +130,7 @@ describe("the AI SDK's chat with LangChain agents", () => {
     assert.equal((await test.service.runs.list(await test.service.threads.idOf("c"))).length, 2);
   });
 
-  it("says what a rejection skips, also after the middleware has removed it", async () => {
+  it("names the tools that a rejection skips, also after the middleware has removed them", async () => {
     await using test = await testService({ executor: executor() });
     const chat = openChat({ id: "c", agent: "clerk", fetch: test.fetch, ...automatic });
     await chat.sendMessage({ text: "refund lookup mail" });
@@ -145,7 +145,7 @@ describe("the AI SDK's chat with LangChain agents", () => {
   });
 
   for (const version of [6, 5] as const) {
-    it(`asks version ${version} in the way that it knows`, async () => {
+    it(`interrupts version ${version} in its format`, async () => {
       await using test = await testService({ executor: executor() });
       const chat = openChat({ id: "c", agent: "clerk", fetch: test.fetch }, version);
       await chat.sendMessage({ text: "refund lookup" });
@@ -163,7 +163,7 @@ describe("the AI SDK's chat with LangChain agents", () => {
     });
   }
 
-  it("asks a question, which data or a text answers", async () => {
+  it("interrupts with a question, which data or a text answers", async () => {
     await using test = await testService({ executor: executor() });
     const chat = openChat({ id: "c", agent: "asks", fetch: test.fetch });
     await chat.sendMessage({ text: "Go" });
@@ -189,7 +189,7 @@ describe("the AI SDK's chat with LangChain agents", () => {
     );
   });
 
-  it("takes the answers of two questions, one by one or together", async () => {
+  it("accepts the answers of two interrupts, one by one or together", async () => {
     await using test = await testService({ executor: executor() });
     for (const together of [true, false]) {
       const chat = openChat({ id: `c${together}`, agent: "twice", fetch: test.fetch });
@@ -208,7 +208,7 @@ describe("the AI SDK's chat with LangChain agents", () => {
   });
 });
 
-describe("the AI SDK's chat: other turns", () => {
+describe("the AI SDK's chat: regenerated and edited messages", () => {
   for (const agent of ["echo", "plain"]) {
     it(`regenerates and edits (${agent})`, async () => {
       await using test = await testService({ executor: executor() });

@@ -85,9 +85,9 @@ const AGENTS: Readonly<Record<string, (prompts: Prompts) => Executor>> = {
 const readTexts = (messages: readonly UIMessage[]): string[] =>
   messages.map(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")).join(""));
 
-describe("a chat that was stopped", () => {
+describe("a stopped chat", () => {
   for (const [name, executorOf] of Object.entries(AGENTS)) {
-    it(`keeps what ${name} has written: after a reload, and for the next turn`, async () => {
+    it(`keeps the text that ${name} has written: after a reload, and for the next turn`, async () => {
       const prompts: Prompts = [];
       await using test = await testService({ executor: executorOf(prompts) });
       const load = async (): Promise<UIMessage[]> => {
@@ -119,7 +119,7 @@ describe("a chat that was stopped", () => {
     });
   }
 
-  it("regenerates and edits as any other", async () => {
+  it("regenerates and edits as any other chat", async () => {
     const prompts: Prompts = [];
     await using test = await testService({ executor: (AGENTS["a function"] as (typeof AGENTS)[string])(prompts) });
     const chat = openChat({ id: "c", fetch: test.fetch });

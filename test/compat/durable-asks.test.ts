@@ -51,7 +51,7 @@ for (const [name, Sdk, hasThreadStreams] of [
   ["1.15.0", Client115, true],
   ["1.11.0", Client111, true],
 ] as const) {
-  describe(`two open asks and SDK ${name}`, () => {
+  describe(`two pending asks and SDK ${name}`, () => {
     it("are answered together by runs.wait with a map", async () => {
       await using at = await open(Sdk);
       const { runs, threads } = at.client;

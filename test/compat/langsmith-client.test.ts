@@ -44,7 +44,7 @@ async function all<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
 }
 
 describe("the langsmith client", () => {
-  it("makes and lists feedback links, over more than one page", async () => {
+  it("creates and lists feedback links, over more than one page", async () => {
     await using at = await service();
     const client = createClient(at);
     const run_id = await aRun(at);
@@ -87,7 +87,7 @@ describe("the langsmith client", () => {
     await assert.rejects(client.readFeedback(feedback.id), /404/);
   });
 
-  it("records what is submitted to a link, under its run", async () => {
+  it("records feedback that is submitted to a link, under its run", async () => {
     await using at = await service();
     const client = createClient(at);
     const run_id = await aRun(at);

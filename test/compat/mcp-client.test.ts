@@ -43,7 +43,7 @@ describe("clients of MCP", () => {
     await test.service.stop();
   });
 
-  it("of version 1 list tools, call them, and get the result once a person has answered", async () => {
+  it("of version 1 list tools, call them, and receive the result after a person has answered", async () => {
     const client = new Client(ME);
     await client.connect(new StreamableHTTPClientTransport(url) as Parameters<typeof client.connect>[0]);
     const { tools } = await client.listTools();
@@ -75,7 +75,7 @@ describe("clients of MCP", () => {
   });
 
   for (const mode of [undefined, "auto"] as const) {
-    it(`of version 2 (${mode ?? "default"}) list tools and call them, and ask their user`, async () => {
+    it(`of version 2 (${mode ?? "default"}) list tools and call them, and elicit input of their user`, async () => {
       const options = mode ? { versionNegotiation: { mode } } : {};
       const client = new NewClient(ME, { capabilities: { elicitation: { form: {} } }, ...options });
       client.setRequestHandler("elicitation/create", async () => ({ action: "accept", content: { name: "Ann" } }));
@@ -94,7 +94,7 @@ describe("clients of MCP", () => {
     });
   }
 
-  it("of version 1 ask their user while the call waits, and cancel it", async () => {
+  it("of version 1 elicit input of their user while the call waits, and cancel it", async () => {
     const client = new Client(ME, { capabilities: { elicitation: { form: {} }, sampling: {} } });
     const replies = [{ action: "accept", content: { answer: "yes" } }, { action: "decline" }, { action: "cancel" }];
     let unanswered = Promise.withResolvers<void>();
@@ -133,7 +133,7 @@ describe("clients of MCP", () => {
     await client.close();
   });
 
-  it("of version 2 listen for what becomes of tasks", async () => {
+  it("of version 2 listen for the status of tasks", async () => {
     const tasks = { "io.modelcontextprotocol/tasks": {} };
     const client = new NewClient(ME, {
       capabilities: { extensions: tasks },
@@ -158,7 +158,7 @@ describe("clients of MCP", () => {
     await client.close();
   });
 
-  it("of version 1 open pages, and are asked for a sample", async () => {
+  it("of version 1 open pages, and receive sampling requests", async () => {
     const client = new Client(ME, { capabilities: { elicitation: { url: {} }, sampling: {} } });
     const opened: unknown[] = [];
     client.setRequestHandler(ElicitRequestSchema, async ({ params }) => {

@@ -69,7 +69,7 @@ describe("the MCP conformance suite", () => {
     ["2025-11-25", []],
     ["2026-07-28", TASKS],
   ] as const) {
-    it(`passes what ${version} requires, but for the listed`, async () => {
+    it(`passes the requirements of ${version}, except for the listed ones`, async () => {
       const file = fileURLToPath(new URL(`mcp/expected-failures-${version}.yaml`, import.meta.url));
       const output = await run("--requirements", version, "--expected-failures", file);
       for (const scenario of extension) {

@@ -15,7 +15,7 @@ const TRIES = 20;
 /** With other versions of LangGraph, functions do the same. */
 const agents = process.env.GREENROOM_TEST_VERSIONS ? (["graph"] as const) : AGENTS;
 
-describe("an interrupt consumes one answer, and no answer to an earlier interrupt", () => {
+describe("a resume value is consumed by one interrupt, and never by a later one", () => {
   const payments = new Payments();
   let test: TestService;
   let server: Listener;
@@ -40,7 +40,7 @@ describe("an interrupt consumes one answer, and no answer to an earlier interrup
     return (Object.values(interrupts).flat()[0] ?? {}) as Partial<Interrupt>;
   };
 
-  it("MCP, tasks: an answer that waited for the others of its run is none to a later interrupt", async () => {
+  it("MCP, tasks: a resume value that waited for the others of its run does not reach a later interrupt", async () => {
     const ask = asker(fetch, `${server.url}/mcp`);
     const options = { capabilities: { ...FORMS, ...TASKS } };
     await test.service.assistants.update("beside", { metadata: { mcp: { task: "always" } } });

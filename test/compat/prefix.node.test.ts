@@ -43,8 +43,8 @@ async function mounted(prefix: string): Promise<
   };
 }
 
-describe("a mount", () => {
-  it("is left alone by paths that only look like it", async () => {
+describe("a prefix", () => {
+  it("does not match similar paths", async () => {
     await using at = await mounted("/api/agents");
     for (const path of [
       "/ok",
@@ -86,7 +86,7 @@ describe("a mount", () => {
     }
   });
 
-  it("is refused where it could be read in two ways", async () => {
+  it("is rejected if it is ambiguous", async () => {
     await using at = await mounted("/");
     assert.equal((await at.send("/ok")).status, 200);
     for (const prefix of [
@@ -109,7 +109,7 @@ describe("a mount", () => {
     }
   });
 
-  it("is not in the places that clients append to their URL", async () => {
+  it("is not in the paths that clients append to their URL", async () => {
     await using at = await mounted("/api/agents");
     const { thread_id } = (await (await at.send("/api/agents/threads", {})).json()) as { thread_id: string };
     const on = `/threads/${thread_id}/runs`;
@@ -138,7 +138,7 @@ describe("a mount", () => {
     assert.deepEqual(servers, [{ url: "/api/agents" }]);
   });
 
-  it("is in links that leave the process as public_base_url says it, whatever the request says", async () => {
+  it("is in links that leave the process as in public_base_url, whatever the request contains", async () => {
     await using at = await mounted("/api/agents");
     const response = await at.send("/api/agents/runs/stream", {
       assistant_id: "hello",
@@ -153,7 +153,7 @@ describe("a mount", () => {
     assert.equal((await at.send(pathname.replace("/api/agents", ""), { score: 1 })).status, 404);
   });
 
-  it("may stand beside another one, with a service of its own", async () => {
+  it("may stand beside another one, with a separate service", async () => {
     await using support = await mounted("/support");
     await using sales = await mounted("/sales");
     const { thread_id } = (await (await support.send("/support/threads", {})).json()) as { thread_id: string };

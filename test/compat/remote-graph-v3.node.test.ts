@@ -104,7 +104,7 @@ describe("RemoteGraph.streamEvents v3", () => {
     assert.deepEqual((await values).map(readContents), [["hi"], ["hi", "You said: hi"]]);
   });
 
-  it("tells of subgraphs", async () => {
+  it("has subgraphs", async () => {
     await using world = await open();
     const run = await world.stream("team", hi);
     const { value: graph } = await run.subgraphs[Symbol.asyncIterator]().next();
@@ -123,7 +123,7 @@ describe("RemoteGraph.streamEvents v3", () => {
     assert.deepEqual([last?.event, last?.error], ["failed", "boom happened"]);
   });
 
-  it("stops at an interrupt and goes on with a command", async () => {
+  it("stops at an interrupt and continues with a command", async () => {
     await using world = await open();
     const config = onThread();
     const run = await world.stream("approval", hi, config);
@@ -138,7 +138,7 @@ describe("RemoteGraph.streamEvents v3", () => {
     assert.deepEqual(await world.ended(config.configurable.thread_id), all);
   });
 
-  it("takes a command that updates the state and chooses the node", async () => {
+  it("accepts a command that updates the state and chooses the node", async () => {
     await using world = await open();
     const run = await world.stream("chat", new Command({ update: hi, goto: "model" }), onThread());
     assert.deepEqual(readContents(await run.output), ["hi", "You said: hi"]);
@@ -153,7 +153,7 @@ describe("RemoteGraph.streamEvents v3", () => {
     assert.equal(await world.gates.stopped("token 1"), "cancelled");
   });
 
-  it("runs in a node of a local graph, whose tokens and interrupts it passes on", async () => {
+  it("runs in a node of a local graph, and passes its tokens and interrupts on", async () => {
     await using world = await open();
     const config = onThread();
     const remote = world.remote("approval");

@@ -54,7 +54,7 @@ async function collect<Item>(stream: AsyncIterable<Item> | Promise<AsyncIterable
 
 for (const [name, Sdk] of Object.entries(SDKS)) {
   describe(`RemoteGraph over ${name}`, () => {
-    it("is invoked with a thread, which it makes, and without one", async () => {
+    it("is invoked with a thread, which it creates, and without one", async () => {
       await using world = await open(Sdk);
       const chat = world.remote("chat");
       assert.deepEqual(readContents(await chat.invoke(input)), ["hi", "You said: hi"]);
@@ -64,7 +64,7 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
       await assert.rejects(world.remote("failing").invoke(input), /boom happened/);
     });
 
-    it("streams values, updates and messages, of subgraphs too", async () => {
+    it("streams values, updates and messages, also of subgraphs", async () => {
       await using world = await open(Sdk);
       const family = world.remote("family");
       assert.deepEqual(await collect(family.stream({}, { streamMode: "updates" })), [
@@ -88,7 +88,7 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
       assert.ok(modes.some(([mode, data]) => mode === "updates" && Object.hasOwn(data, "model")));
     });
 
-    it("shows and changes a thread's state", async () => {
+    it("reads and changes a thread's state", async () => {
       await using world = await open(Sdk);
       const family = world.remote("family");
       await family.invoke({}, onThread());
@@ -114,7 +114,7 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
       assert.deepEqual(before[0]?.config, state.config);
     });
 
-    it("is drawn, and tells of its subgraphs", async () => {
+    it("is drawn, with its subgraphs", async () => {
       await using world = await open(Sdk);
       const family = world.remote("family");
       const graph = await family.getGraphAsync();
@@ -128,7 +128,7 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
       );
     });
 
-    it("stops at an interrupt and goes on with a command", async () => {
+    it("stops at an interrupt and continues with a command", async () => {
       await using world = await open(Sdk);
       const approval = world.remote("approval");
       await assert.rejects(

@@ -205,7 +205,7 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
   describe(`every method of ${name}`, () => {
     const methods = listMethods(Sdk);
 
-    it("has a call here", () => {
+    it("has a call in this file", () => {
       assert.ok(methods.length > 35, "methods are found");
       assert.deepEqual(
         methods.filter((method) => !Object.hasOwn(CALLS, method)),
@@ -216,7 +216,7 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
     for (const method of methods) {
       const call = CALLS[method];
       if (!call) continue;
-      it(`is answered: ${method}`, async () => {
+      it(`gets a response: ${method}`, async () => {
         const statuses = await callMethod(Sdk, call);
         assert.ok(statuses.length > 0, "it asked for something");
         assert.deepEqual(
@@ -229,7 +229,7 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
 }
 
 describe("the table of methods in docs/reference/sdk.md", () => {
-  it("has a row for each, with the families that have it, and no other", async () => {
+  it("has a row for each method, with the families that have it, and no other", async () => {
     const families = Object.values(SDKS).map((Sdk) => new Set(listMethods(Sdk)));
     const expected = [...new Set(families.flatMap((names) => [...names]))].map((name): [string, boolean[]] => [
       name,
@@ -241,7 +241,7 @@ describe("the table of methods in docs/reference/sdk.md", () => {
     );
   });
 
-  it("says which versions leave feedbackKeys out of a run", async () => {
+  it("names the versions that omit feedbackKeys of a run", async () => {
     const page = await readFile(new URL("../../docs/reference/sdk.md", import.meta.url), "utf8");
     const withoutKeys = new Map<string, string[]>();
     for (const [name, Sdk] of Object.entries(SDKS)) {
@@ -259,7 +259,7 @@ describe("the table of methods in docs/reference/sdk.md", () => {
     assert.equal(withoutKeys.get("stream"), undefined);
   });
 
-  it("has calls of methods that there are", () => {
+  it("has calls of existing methods", () => {
     const methodNames = new Set(Object.values(SDKS).flatMap(listMethods));
     assert.deepEqual(
       Object.keys(CALLS).filter((name) => !methodNames.has(name)),

@@ -7,7 +7,7 @@ import { readApiDocs } from "../../scripts/api-docs.ts";
 import { temporaryFolder } from "../support/programs.ts";
 
 describe("exports", () => {
-  it("each have a sentence, and functions an example", () => {
+  it("have a sentence each, and functions an example", () => {
     const { examples, problems } = readApiDocs();
     assert.deepEqual(problems, []);
     assert.ok(examples.length >= 28 && examples.every(({ code }) => /\bimport\b.*"greenroom/.test(code)));

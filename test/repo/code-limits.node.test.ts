@@ -39,7 +39,7 @@ const measureFigures = (files: Readonly<Record<string, string>>): Promise<Map<st
 const lines = (count: number): string => "void 0;\n".repeat(count);
 
 describe("the figures of the tree", () => {
-  it("count what is planted", async () => {
+  it("count injected code", async () => {
     const before = await measureFigures({ "lib/http/long.ts": lines(1_000) });
     const after = await measureFigures({
       "lib/http/long.ts": lines(991),
@@ -114,7 +114,7 @@ describe("the rules on imports", () => {
     });
   }
 
-  it("notice what is planted", async () => {
+  it("report injected violations", async () => {
     const broken = await brokenRules({
       "lib/engine/worker.ts": 'import { readFileSync } from "node:fs";\nexport const read = readFileSync;\n',
       "lib/engine/reader.ts": 'import * as v from "valibot";\nexport const schema = v.string();\n',
@@ -161,7 +161,7 @@ describe("retired names", () => {
       assert.equal(findPlanted(name, only[0] as string).filter((line) => line.includes(` ${name}: `)).length, 3, name);
   });
 
-  it("are left alone where the word means something else", () => {
+  it("are ignored where the word means something else", () => {
     const excepted = RETIRED_NAMES.flatMap(({ name, except = [] }) => except.map((path) => [name, path] as const));
     assert.ok(excepted.length > 0);
     for (const [name, path] of excepted)

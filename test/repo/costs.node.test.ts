@@ -232,7 +232,7 @@ async function check(name: string, measured: Promise<Partial<Costs>>): Promise<v
   }
 }
 
-describe("what it costs", () => {
+describe("costs", () => {
   it("a stateless run", () => check("stateless run", measureCosts("/runs/wait", "echo")));
   it("a run on a thread", () => check("run on a thread", measureCosts("/threads/:thread_id/runs/wait", "echo")));
   it("a stream of 100 tokens", () =>

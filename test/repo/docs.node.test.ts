@@ -17,7 +17,7 @@ const matches = (text: string, pattern: RegExp): string[] => [...text.matchAll(p
 
 describe("docs/reference/errors.md", () => {
   const page = read("docs/reference/errors.md");
-  it("is what scripts/errors.ts makes of the list", () => {
+  it("equals the output of scripts/errors.ts", () => {
     assert.equal(page, errorsPage(page), "run: node scripts/errors.ts");
     const changed = page.replace("### gone: 410", "### gone: 411");
     assert.notEqual(changed, page);
@@ -33,7 +33,7 @@ describe("docs/reference/errors.md", () => {
     assert.deepEqual(matches(page, /^### (\w+: \d+)$/gm).sort(), expected.sort());
   });
 
-  it("says for each error what to do, in a sentence", () => {
+  it("names a remedy for each error, in a sentence", () => {
     for (const [reason, { meaning, remedy }] of Object.entries(HELP)) {
       assert.match(meaning, /^[A-Z`].*\.$/, reason);
       assert.match(remedy, /^[A-Z].* .*\.$/, reason);
@@ -41,7 +41,7 @@ describe("docs/reference/errors.md", () => {
     }
   });
 
-  it("has no reason that nothing throws", () => {
+  it("has no reason that is never thrown", () => {
     const sources = globSync(["lib/**/*.ts", "adapters/{*.ts,*/*.ts}"], { cwd: ROOT }).map(read);
     // The table itself, and outcomes of the storage.
     const code = sources.join("\n").replace(/export const (?:STATUS|REASONS) = [^}]*\}|(?:kind:|case)[^;\n]*/g, "");
@@ -64,7 +64,7 @@ describe("docs/reference/cli.md", () => {
     for (const command of commands) assert.ok(page.includes(`\`${command}`), command);
   });
 
-  it("leaves no environment variable out of docs/reference/configuration.md", () => {
+  it("has every environment variable in docs/reference/configuration.md", () => {
     const sources = globSync("adapters/standalone/*.ts", { cwd: ROOT }).map(read).join("\n");
     const configuration = read("docs/reference/configuration.md");
     const names = sources.match(/GREENROOM_[A-Z_]+[A-Z]/g) ?? [];
@@ -74,7 +74,7 @@ describe("docs/reference/cli.md", () => {
 });
 
 describe("docs/reference/configuration.md", () => {
-  it("has the defaults that the server shows", async () => {
+  it("has the defaults of the server", async () => {
     const page = read("docs/reference/configuration.md");
     await using test = await testService({ agents: { echo: () => "Hi" } });
     const response = await test.fetch(new Request("http://localhost/greenroom/server"));
@@ -104,7 +104,7 @@ describe("docs/architecture.md", () => {
 
 describe("docs/contributing.md", () => {
   const page = read("docs/contributing.md").replace(/\s+/g, " ");
-  it("names functions and constants that their files have", () => {
+  it("names existing functions and constants of their files", () => {
     const named = [...page.matchAll(/`(\w+)` (?:in|of) `((?:lib|adapters|test|scripts)\/[\w/.-]+\.ts)`/g)];
     assert.ok(named.length >= 10);
     for (const [what, name = "", file = ""] of named) assert.match(read(file), new RegExp(`\\b${name}\\b`), what);
@@ -131,13 +131,13 @@ describe("versions in README and docs", () => {
         assert.ok([packaged, project].includes(`>=${version}`), `${page}: ${version}`);
   });
 
-  it("of the package stand in every name of its packed file", () => {
+  it("of the package are in every name of its packed file", () => {
     const names = pages.flatMap((page) => matches(read(page), /(greenroom-\d[\w.-]*\.tgz)/g));
     assert.ok(names.length > 5);
     assert.deepEqual([...new Set(names)], [`greenroom-${manifest.version}.tgz`]);
   });
 
-  it("of the SDK: 2.0.0 stands nowhere as the newest one", () => {
+  it("of the SDK: 2.0.0 is never called the newest one", () => {
     for (const page of pages)
       assert.doesNotMatch(
         read(page).replace(/\s+/g, " "),
@@ -150,7 +150,7 @@ describe("versions in README and docs", () => {
     );
   });
 
-  it("of the SDK stand in every command that installs it", () => {
+  it("of the SDK are in every command that installs it", () => {
     const version = manifest.devDependencies["@langchain/langgraph-sdk"];
     const installs = pages.flatMap((page) =>
       matches(read(page), /npm install (@langchain\/langgraph-sdk\S*)(?!.* without)/g),
@@ -185,14 +185,14 @@ describe("limits in docs", () => {
     assert.match(read("docs/operations/guarantees.md"), new RegExp(`\`X-Webhook-Depth\` \\| ${deepest} \\|`));
   });
 
-  it("have how many events of ended runs stay in memory", () => {
+  it("have the number of events of ended runs that stay in memory", () => {
     const mebibytes = readNumber("lib/streams/hub.ts", /keep_size = (\d+) \* 1024 \* 1024/);
     assert.match(read("docs/guides/streaming.md").replace(/\s+/g, " "), new RegExp(`fit into ${mebibytes} MiB`));
   });
 });
 
 describe("docs/guides", () => {
-  it("agents.md names every member of the object that a function gets, and every reason of its signal", async () => {
+  it("agents.md names every member of the object that a function receives, and every reason of its signal", async () => {
     const page = read("docs/guides/agents.md");
     const [, section = ""] = /The object has these members:(.*?)\n## /s.exec(page) ?? [];
     let members: string[] = [];
@@ -212,7 +212,7 @@ describe("docs/guides", () => {
     for (const reason of [...matches(reasons, /"(\w+)"/g), "suspended"]) assert.ok(named.has(reason), reason);
   });
 
-  it("accounts.md names every path that needs no key", async () => {
+  it("accounts.md names every path that requires no key", async () => {
     const [, section = ""] = /These paths need no key:\n(.*?)\n## /s.exec(read("docs/guides/accounts.md")) ?? [];
     const named = matches(section, /`(\/[^`]*)`/g);
     const open = (await loadAllRoutes()).filter(({ access, open_locally }) => access === "open" || open_locally);
@@ -226,7 +226,7 @@ describe("docs/guides", () => {
 
 describe("docs/operations/running.md", () => {
   const page = read("docs/operations/running.md").replace(/\s+/g, " ");
-  it("names the headers that show a proxy, as deployment.md does", () => {
+  it("names the headers that identify a proxy, as deployment.md does", () => {
     const [, list = ""] = /const PROXY_HEADERS = \[([^\]]*)\]/.exec(read("lib/http/access.ts")) ?? [];
     const headers = matches(list, /"([\w-]+)"/g);
     assert.equal(headers.length, 5);

@@ -25,13 +25,13 @@ describe("exports", () => {
     assert.equal(jsr.license, manifest.license);
   });
 
-  it("need the same Kysely, of which JSR can name only one range", () => {
+  it("require the same Kysely, of which JSR can name only one range", () => {
     const ranges = (manifest.dependencies as Record<string, string>).kysely?.split(" || ") ?? [];
     const { kysely = "" } = jsr.imports as Record<string, string>;
     assert.ok(ranges.includes(kysely.replace("npm:kysely@", "")), kysely);
   });
 
-  it("name sources that exist, and what the build makes of them", () => {
+  it("name existing sources, and the outputs of the build", () => {
     for (const [name, target] of Object.entries(npm)) {
       const source = target["greenroom-source"] as string;
       assert.ok(existsSync(join(root, source)), `${name}: ${source} does not exist`);

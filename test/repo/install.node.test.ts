@@ -129,7 +129,7 @@ class Checkout {
 }
 
 describe("scripts/install.mjs", () => {
-  it("installs what serving needs and nothing else, once and quietly", () => {
+  it("installs the packages that serving needs and no others, once and without output", () => {
     using checkout = new Checkout();
     const { code, output, calls } = checkout.install(["serving"]);
     assert.deepEqual([code, calls], [0, [".serving npm ci"]], output);
@@ -139,7 +139,7 @@ describe("scripts/install.mjs", () => {
     assert.deepEqual(checkout.install(["serving"]), { code: 0, output: "", calls: [] });
   });
 
-  it("needs no Bun from the registry where Bun runs it", () => {
+  it("requires no Bun from the registry if Bun runs it", () => {
     using checkout = new Checkout();
     const bun = { npm_config_user_agent: "bun/1.4.5", npm_execpath: join(checkout.path, "bin/bun") };
     checkout.write("bun.lock", "of an earlier checkout");
@@ -151,7 +151,7 @@ describe("scripts/install.mjs", () => {
     assert.ok(!existsSync(join(checkout.path, "bun.lock")));
   });
 
-  it("installs the rest for tests, and keeps it when serving needs a newer package", () => {
+  it("installs the rest for tests, and keeps it if serving needs a newer package", () => {
     using checkout = new Checkout();
     checkout.install(["serving"]);
     const everything = [`${checkout.name} npm install --no-save`];
@@ -170,7 +170,7 @@ describe("scripts/install.mjs", () => {
     assert.deepEqual(checkout.install(["serving"]).calls, []);
   });
 
-  it("installs for tests what they need alone, and the rest when a check needs it", () => {
+  it("installs for tests only their packages, and the rest when a check needs it", () => {
     using checkout = new Checkout();
     checkout.install(["serving"]);
     const { code, output, calls } = checkout.install(["testing"]);
@@ -194,7 +194,7 @@ describe("scripts/install.mjs", () => {
     for (const expected of [[lowest], []]) assert.deepEqual(checkout.install(["testing"]).calls, expected);
   });
 
-  it("shows what the installer says when it fails, and leaves node_modules as it was", () => {
+  it("prints the output of a failed installer, and leaves node_modules unchanged", () => {
     using checkout = new Checkout();
     checkout.install(["serving"]);
     checkout.write("package-lock.json", { packages: { ...packages, "node_modules/bun": { version: "1.0.1" } } });

@@ -93,7 +93,7 @@ describe("the check of comments", () => {
     assert.deepEqual(judge(nounPhrases, true), nounPhrases);
   });
 
-  it("leaves sentences alone, and nouns that explain a type or a field", () => {
+  it("ignores sentences, and nouns that explain a type or a field", () => {
     const sentences = [
       "Returns the runs of a thread.",
       "For each thread, returns the newest run.",
@@ -119,7 +119,7 @@ describe("the check of comments", () => {
 describe("the limits of names and comments", () => {
   const CLEAN = `/** Returns 1. */\nexport const one1 = (): number => 1;\n${"void 0;\n".repeat(998)}`;
 
-  it("hold for a clean tree, and fail for a planted name and a planted fragment", () => {
+  it("pass for a clean tree, and fail for an injected name and an injected fragment", () => {
     assert.deepEqual(failuresIn({ "lib/a.ts": CLEAN }), []);
     assert.deepEqual(failuresIn({ "lib/a.ts": `${CLEAN}const seen = 1;\n` }), []);
     assert.deepEqual(failuresIn({ "lib/a.ts": `${CLEAN}const seen = 1;\nconst its = 1;\n` }), [

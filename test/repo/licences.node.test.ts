@@ -49,7 +49,7 @@ describe("THIRD-PARTY-LICENSES", () => {
     assert.ok(!text.includes("unused") && !text.includes("own.js"));
   });
 
-  it("fails for a package without a licence file, and says which and what to do", async () => {
+  it("fails for a package without a licence file, and names the package and the remedy", async () => {
     addPackage("bare", "export const a = 1;");
     write("main.js", 'export { a } from "bare";');
     await assert.rejects(

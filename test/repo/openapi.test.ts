@@ -21,7 +21,7 @@ interface Description {
 type Responses = Readonly<Record<string, { readonly description: string }>>;
 
 describe("openapi.json", () => {
-  it("is what scripts/openapi/mod.ts makes of the schemas", () => {
+  it("equals the output of scripts/openapi/mod.ts", () => {
     const { version } = JSON.parse(read("package.json")) as { version: string };
     const document = `${JSON.stringify(createOpenApi(version), null, 1)}\n`;
     assert.equal(read("lib/http/openapi.json"), document, "run: node scripts/openapi/mod.ts");
@@ -56,7 +56,7 @@ describe("openapi.json", () => {
     assert.deepEqual(described.sort(), routed.sort());
   });
 
-  it("names the limit that each body has", async () => {
+  it("names the limit of each body", async () => {
     const { paths } = JSON.parse(read("lib/http/openapi.json")) as Description;
     await using service = await testService({ agents: { echo: () => "Hi" } });
     const body = JSON.stringify("x".repeat(300 * 1024));
@@ -75,7 +75,7 @@ describe("openapi.json", () => {
     assert.equal(limited, 3);
   });
 
-  it("adds requests that are read by hand to routes alone, where they have no schema", () => {
+  it("adds requests that are parsed by hand only to routes without a schema", () => {
     for (const [key, { query, body }] of Object.entries(HAND_READ)) {
       const route = ROUTES.find(({ method, path }) => `${method} ${path}` === key);
       assert.ok(route?.handle, key);
@@ -83,14 +83,14 @@ describe("openapi.json", () => {
     }
   });
 
-  it("names only schemas it holds", () => {
+  it("names only schemas that it has", () => {
     const text = read("lib/http/openapi.json");
     const { components } = JSON.parse(text) as Description;
     for (const [, name = ""] of text.matchAll(/#\/components\/schemas\/(\w+)/g))
       assert.ok(name in components.schemas, name);
   });
 
-  it("lets a search select each field of what it finds", () => {
+  it("lets a search select each field of its results", () => {
     const { schemas } = (JSON.parse(read("lib/http/openapi.json")) as Description).components;
     const listFields = (name: string) => Object.entries((schemas[name] as { properties: object }).properties);
     for (const [of, never] of Object.entries({ Assistant: "", Thread: "error ttl extracted", Cron: "" })) {
@@ -100,7 +100,7 @@ describe("openapi.json", () => {
     }
   });
 
-  it("says which routes ask for a key", () => {
+  it("marks the routes that require a key", () => {
     const { paths, security, components } = JSON.parse(read("lib/http/openapi.json")) as Description;
     assert.deepEqual(security, [{ "X-API-Key": [] }, {}]);
     assert.deepEqual(components.securitySchemes, {
@@ -129,7 +129,7 @@ describe("openapi.json", () => {
     }
   });
 
-  it("describes what tells of a run", () => {
+  it("describes the events of a run", () => {
     const { schemas } = (JSON.parse(read("lib/http/openapi.json")) as Description).components;
     const { properties } = schemas.RunCreate as { properties: Record<string, { anyOf: unknown[] }> };
     assert.deepEqual(properties.webhook?.anyOf, [
@@ -144,7 +144,7 @@ describe("openapi.json", () => {
     ]);
   });
 
-  it("shows what a patch of a cron takes, and null once", () => {
+  it("has each member of a cron patch, and null once", () => {
     const { schemas } = (JSON.parse(read("lib/http/openapi.json")) as Description).components;
     const { properties } = schemas.CronPatch as { properties: Record<string, { anyOf?: { type?: string }[] }> };
     assert.deepEqual(properties.input, {});

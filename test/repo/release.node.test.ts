@@ -107,7 +107,7 @@ const VIEW = "npm view greenroom@1.2.3 version gitHead --json";
 const PUBLISH = "npm publish --access public --tag latest";
 
 describe("scripts/release.ts", () => {
-  it("checks, then publishes to npm and JSR, in this order and with provenance", () => {
+  it("runs the checks, then publishes to npm and JSR, in this order and with provenance", () => {
     using repository = new Repository();
     repository.answer("npm-view", 1, '{ "error": { "code": "E404" } }');
     const { code, output, calls } = repository.release("v1.2.3");
@@ -115,7 +115,7 @@ describe("scripts/release.ts", () => {
     assert.deepEqual(calls, [CHECK, VIEW, `${PUBLISH} --provenance`, "deno publish"]);
   });
 
-  it("does all but publish in a dry run", () => {
+  it("runs all steps but the publication in a dry run", () => {
     using repository = new Repository();
     const { code, output, calls } = repository.release("v1.2.3", "--dry-run");
     assert.equal(code, 0, output);
@@ -130,7 +130,7 @@ describe("scripts/release.ts", () => {
     assert.equal(output, "v1.2.3 fits the versions, the changelog and the tree\n");
   });
 
-  it("needs neither tag nor clean tree to say what it would publish", () => {
+  it("requires neither a tag nor a clean tree to print what it would publish", () => {
     using repository = new Repository();
     repository.git("tag", "--delete", "v1.2.3");
     repository.write("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n");
@@ -150,7 +150,7 @@ describe("scripts/release.ts", () => {
     ]);
   });
 
-  it("publishes nothing where tag, versions, changelog and tree do not fit, and names all of it", () => {
+  it("publishes nothing if tag, versions, changelog and tree do not match, and names every problem", () => {
     using repository = new Repository();
     const refused = (pattern: RegExp, ...args: readonly string[]): void => {
       const { code, output, calls } = repository.release(...args);
@@ -184,7 +184,7 @@ describe("scripts/release.ts", () => {
     refused(/v1\.2\.3: the tag is on another commit than the one checked out/, "v1.2.3");
   });
 
-  it("publishes nothing without a proof of where it was built", () => {
+  it("publishes nothing without provenance", () => {
     using repository = new Repository();
     repository.write("package.json", manifest);
     repository.commit();
@@ -196,14 +196,14 @@ describe("scripts/release.ts", () => {
     assert.match(by_hand, /Provenance is available only in the release workflow/);
   });
 
-  it("publishes nothing when a check is red", () => {
+  it("publishes nothing if a check fails", () => {
     using repository = new Repository();
     repository.answer("npm-run", 1);
     const { code, calls } = repository.release("v1.2.3");
     assert.deepEqual([code, calls], [1, [CHECK]]);
   });
 
-  it("can be repeated when it has got half way: npm keeps what it has, JSR gets the rest", () => {
+  it("can be repeated after a partial publication: npm keeps its version, JSR gets the rest", () => {
     using repository = new Repository();
     repository.answer("npm-view", 0);
     repository.answer("deno-publish", 1);
@@ -222,7 +222,7 @@ describe("scripts/release.ts", () => {
     }
   });
 
-  it("publishes nothing when npm has this version of another commit, or cannot say", () => {
+  it("publishes nothing if npm has this version of another commit, or gives no commit", () => {
     using repository = new Repository();
     repository.answer("npm-view", 0, JSON.stringify({ version: "1.2.3", gitHead: "0".repeat(40) }));
     const otherRelease = repository.release("v1.2.3");
@@ -234,7 +234,7 @@ describe("scripts/release.ts", () => {
     assert.match(away.output, /npm view: .*ENOTFOUND/);
   });
 
-  it("gives what comes before a release to those alone who ask for it", () => {
+  it("publishes a prerelease under its own tag only", () => {
     using repository = new Repository();
     const version = "1.3.0-rc.1";
     for (const file of ["package.json", "package-lock.json", "jsr.json"]) {
@@ -262,7 +262,7 @@ describe("scripts/release.ts", () => {
     return output.replace("Nothing was published:\n- ", "").replaceAll(`${path}: `, "").trimEnd();
   };
 
-  it("names what is wrong with a workflow", () => {
+  it("names the problems of a workflow", () => {
     using repository = new Repository();
     const problems: readonly (readonly [file: string, from: string | RegExp, to: string, problem: string])[] = [
       ["ci.yml", "jobs:", "jobs: [", "is not YAML: YAML Parse error: Unexpected token"],
@@ -315,7 +315,7 @@ describe("scripts/release.ts", () => {
     assert.match(everything, /^- runs npm run test:all 0 times; run it once$/m);
   });
 
-  it("lets only the job that publishes prove where it runs", () => {
+  it("permits provenance only for the job that publishes", () => {
     using repository = new Repository();
     const read = '{"contents":"read"}';
     const publish = '{"contents":"read","id-token":"write"}';
@@ -334,7 +334,7 @@ describe("scripts/release.ts", () => {
     );
   });
 
-  it("needs both workflows", () => {
+  it("requires both workflows", () => {
     using repository = new Repository();
     rmSync(join(repository.path, ".github"), { recursive: true });
     const { code, output } = repository.release("--dry-run");

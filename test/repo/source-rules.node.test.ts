@@ -6,8 +6,8 @@ import { findProblems } from "./source-rules.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 
-describe("the rules on what code may use", () => {
-  it("hold in the tree", () => {
+describe("the rules on globals, SQL and scopes", () => {
+  it("are satisfied by the tree", () => {
     const files = globSync("{lib,adapters}/**/*.{ts,tsx}", { cwd: root, exclude: ["**/assets.ts"] }).map((file) =>
       file.replaceAll("\\", "/"),
     );
@@ -18,7 +18,7 @@ describe("the rules on what code may use", () => {
     );
   });
 
-  it("notice a planted violation", () => {
+  it("report an injected violation", () => {
     const planted: readonly (readonly [path: string, source: string])[] = [
       ["lib/http/routes/threads.ts", 'import { type Extra, type InternalThreads } from "../../threads/mod.ts";'],
       ["lib/http/routes/runs.ts", 'import { withVisibility } from "../../storage/visibility.ts";'],
@@ -47,7 +47,7 @@ describe("the rules on what code may use", () => {
     for (const [path, source] of planted) assert.equal(findProblems(path, source).length, 1, `${path}: ${source}`);
   });
 
-  it("let pass what is allowed", () => {
+  it("accept allowed code", () => {
     const allowed: readonly (readonly [path: string, source: string])[] = [
       ["lib/engine/worker.ts", '// Date.now() is not used\nconst text = "setTimeout( Math.random process.env";'],
       ["lib/engine/worker.ts", "const at = new Date(now).toISOString(); handler.fetch(request); this.#fetch(url);"],

@@ -17,7 +17,7 @@ const STOP =
   "  /**\n   * @statements read · mark\n   * @guards where it runs ·\n   *   where it is known.\n   */\n  async stopRun() { mark(); },\n";
 
 describe("the comments of storage operations", () => {
-  it("fit the code", () => {
+  it("match the code", () => {
     const { notes, problems } = checkOperationNotes(readSources(resolve(".")));
     assert.deepEqual(problems, []);
     assert.ok(notes.length > 90);
@@ -48,7 +48,7 @@ describe("the comments of storage operations", () => {
     ]);
   });
 
-  it("may name no statement that their file has not", () => {
+  it("may name no statement that their file does not have", () => {
     assert.deepEqual(findProblems(`${GET}${STOP.replace("· mark", "· marks")}};`), [
       "adapters/sql/0.ts: stopRun names marks, which the file has not",
     ]);

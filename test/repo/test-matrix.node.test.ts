@@ -9,7 +9,7 @@ const files = globSync("test/**/*.test.ts")
   .filter((file) => !file.startsWith("test/browser/"));
 
 describe("the test matrix", () => {
-  it("runs every file somewhere, but for those that only test:all runs", () => {
+  it("runs every file in some lane, except for those of test:all", () => {
     const unassigned = files.filter((file) => !getRuntimes(file).some((runtime) => canRun(file, runtime)));
     assert.deepEqual(unassigned.sort(), [
       "test/adapters/libsql/mod.storage.test.ts",
@@ -38,7 +38,7 @@ describe("the test matrix", () => {
     assert.deepEqual(getRuntimes("test/compat/sdk.test.ts"), ["bun", "deno"]);
   });
 
-  it("has no rule that decides nothing", () => {
+  it("has no rule without effect", () => {
     const first = files.map((file) => RULES.findIndex((rule) => rule.files.test(file)));
     assert.deepEqual(
       RULES.filter((_, index) => !first.includes(index)),

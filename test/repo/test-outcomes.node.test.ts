@@ -12,12 +12,12 @@ const PASSED = '<testcase name="a" time="1"/>';
 const FAILED = '<testcase name="b"><failure message="no"/></testcase>';
 
 describe("the outcome of a lane", () => {
-  it("is the counts of its report", () => {
+  it("consists of the counts of its report", () => {
     assert.deepEqual(countReport(PASSED + FAILED, 1), { passed: 1, failed: 1 });
     assert.deepEqual(countReport(PASSED, 0), { passed: 1, failed: 0 });
   });
 
-  it("counts a group beside its tests only where it failed by itself", () => {
+  it("counts a group beside its tests only if it failed by itself", () => {
     const group = '<testcase name="g"><failure/></testcase>';
     assert.deepEqual(countReport(`${group}<testcase name="g &gt; a"/>`, 1), { passed: 1, failed: 1 });
     assert.deepEqual(countReport(`${group}<testcase name="g &gt; a"><failure/></testcase>`, 1), {
@@ -41,7 +41,7 @@ describe("the outcome of a lane", () => {
     assert.deepEqual(countReport(PASSED, null), { passed: 1, failed: 1 });
   });
 
-  it("has what took longest, of the groups that stand first in a file", () => {
+  it("has the slowest of the groups that stand first in a file", () => {
     const suite = (name: string, time: number, indent = "\t"): string =>
       `${indent}<testsuite name="${name}" time="${time}">\n`;
     assert.equal(formatSlowest(suite("a", 2) + suite("inside", 9, "\t\t") + suite("b", 31, "  ")), "b 31 s, a 2 s");
@@ -83,7 +83,7 @@ describe("a lane of Node", () => {
     assert.deepEqual(names, ["testsuite one", ...suite, "testsuite two", ...suite]);
   });
 
-  it("fails for an error that no test awaits, and says where it comes from", () => {
+  it("fails for an error that no test awaits, and names its origin", () => {
     for (const error of ["setTimeout(() => { throw new Error('beside'); })", "Promise.reject(new Error('beside'))"]) {
       const { exit, xml, output } = run(
         `it("passes", async () => { ${error}; await new Promise((r) => setTimeout(r, 20)); });`,
@@ -95,7 +95,7 @@ describe("a lane of Node", () => {
 });
 
 describe("npm run test:all", () => {
-  it("runs all its parts when one fails, says how long each took, and sums them", () => {
+  it("runs all its parts when one fails, prints how long each took, and sums them", () => {
     const root = resolve(import.meta.dirname, "../..");
     const folder = mkdtempSync(join(tmpdir(), "greenroom-test-all-"));
     const write = (path: string, text: string): void => writeFileSync(join(folder, path), text);

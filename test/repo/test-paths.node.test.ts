@@ -19,7 +19,7 @@ describe("a test of lib or adapters", () => {
     assert.deepEqual(files.filter((file) => findSource(file) === null).sort(), []);
   });
 
-  it("is noticed when it names no source file", () => {
+  it("is reported if it names no source file", () => {
     assert.equal(findSource("test/lib/engine/worker.clock.test.ts"), "lib/engine/worker.ts");
     assert.equal(findSource("test/lib/usage/mod.test.ts"), "lib/usage");
     assert.equal(findSource("test/lib/engine/nothing.test.ts"), null);

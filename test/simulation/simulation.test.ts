@@ -30,7 +30,7 @@ const COMPARED = all ? 20 : 10;
 describe("simulation", () => {
   for (let from = FIRST; from < FIRST + SEEDS; from += PART) {
     const end = Math.min(from + PART, FIRST + SEEDS);
-    it(`finds nothing in seeds ${from} to ${end - 1}`, async () => {
+    it(`finds no violation in seeds ${from} to ${end - 1}`, async () => {
       for (let seed = from; seed < end; seed++) {
         const { violations, trace } = await simulate(seed);
         const replay = `node test/simulation/main.ts --seed ${seed} --trace`;
@@ -41,7 +41,7 @@ describe("simulation", () => {
   }
 
   for (let from = FIRST; from < FIRST + SEEDS / 4; from += PART) {
-    it(`finds nothing in durable functions, seeds ${from} to ${from + PART - 1}`, async () => {
+    it(`finds no violation in durable functions, seeds ${from} to ${from + PART - 1}`, async () => {
       for (let seed = from; seed < from + PART; seed++) {
         const { violations, trace } = await simulateDurable(seed);
         const text = violations.map(({ rule, text }) => `${rule}: ${text}`).join("\n");
@@ -52,7 +52,7 @@ describe("simulation", () => {
 
   // The comparison of the runtimes shows it for the others.
   if (runtime === "bun" || all) {
-    it("finds nothing in seeds that once failed", async () => {
+    it("finds no violation in seeds that once failed", async () => {
       const seeds = [
         1_165_631, 15_500_589, 15_501_087, 15_501_383, 6_420_732, 7_000_317, 8_904_618, 9_418_970, 9_537_063,
         13_436_461, 73_001_824, 76_002_694,
@@ -62,7 +62,7 @@ describe("simulation", () => {
       for (const seed of durable) assert.deepEqual((await simulateDurable(seed)).violations, []);
     });
 
-    it("goes the same way again", async () => {
+    it("repeats a seed with the same events", async () => {
       for (let seed = FIRST; seed < FIRST + 4; seed++) {
         const [first, again] = [await simulate(seed), await simulate(seed)];
         assert.equal(again.hash, first.hash, `seed ${seed}`);
@@ -72,14 +72,14 @@ describe("simulation", () => {
 
   // One of them asks the others.
   if (runtime === "node") {
-    it("goes the same way on every runtime", async () => {
+    it("repeats a seed with the same events on every runtime", async () => {
       const [first, ...otherHashes] = await Promise.all(Object.keys(RUNTIMES).map(hashes));
       assert.equal(first?.length, COMPARED);
       for (const runtimeHashes of otherHashes) assert.deepEqual(runtimeHashes, first);
     });
   }
 
-  it("has every planted fault's text in the code", () => {
+  it("finds the text of every planted fault in the code", () => {
     assert.ok(PLANTED.length >= 15);
     for (const fault of PLANTED) {
       assert.notEqual(plant(fault), "");

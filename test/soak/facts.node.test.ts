@@ -11,7 +11,7 @@ import { connect } from "./client.ts";
 import { Facts } from "./kill/facts.ts";
 import { startLoad } from "./kill/load.ts";
 
-it("has each create and each cancel on the disk before the server gets it, also those that are never answered", async () => {
+it("each create and each cancel is on the disk before the server receives it, also without a response", async () => {
   const folder = mkdtempSync(join(tmpdir(), "greenroom-facts-"));
   const file = join(folder, "facts.log");
   const missing: string[] = [];

@@ -42,7 +42,7 @@ import { pruningTests } from "./storage/pruning.ts";
 import { pushTests } from "./storage/pushes.ts";
 import { stateTests } from "./storage/states.ts";
 import { stoppingTests } from "./storage/stopping.ts";
-import { expiryTests } from "./storage/thread-expiry.ts";
+import { threadExpiryTests } from "./storage/thread-expiry.ts";
 import { threadTests } from "./storage/threads.ts";
 import { usageTests } from "./storage/usage.ts";
 import { valueFilterTests } from "./storage/value-filters.ts";
@@ -125,7 +125,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   stateTests(api, test);
   copyTests(api, test);
   pruningTests(api, test);
-  expiryTests(api, test);
+  threadExpiryTests(api, test);
   itemTests(api, test);
   overviewTests(api, test);
 

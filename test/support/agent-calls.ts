@@ -147,12 +147,12 @@ export function agentCallsSuite(
           [{ question: "Sure?" }],
         );
       });
-      it("refuses an unknown agent, and leaves no thread", async () => {
+      it("rejects an unknown agent, and creates no thread", async () => {
         const threads = await place.service.threads.count();
         await assert.rejects(place.agent("refnd").run({}), isRefused("assistant_not_found"));
         assert.equal(await place.service.threads.count(), threads);
       });
-      it("keeps the thread that it was given when the run is refused", async () => {
+      it("keeps the given thread if the run is rejected", async () => {
         const thread_id = await createThread();
         await assert.rejects(place.agent("refnd").run({}, { thread_id }), isRefused("assistant_not_found"));
         assert.equal((await place.service.threads.get(thread_id)).thread_id, thread_id);
@@ -189,7 +189,7 @@ export function agentCallsSuite(
         assert.deepEqual((await first.outcome()).values, { n: 1 });
         assert.equal((await first.outcome()).status, "success");
       });
-      it("gives a run that waited its status after another run has answered it", async () => {
+      it("returns the status of a waiting run after another run has answered it", async () => {
         const started = await place.agent("review").start({});
         const before = await started.outcome();
         assert.equal(before.status, "waiting");
@@ -207,7 +207,7 @@ export function agentCallsSuite(
         assert.deepEqual({ status, values }, { status: "cancelled", values: null });
         await place.service.runs.cancel(thread_id, active.run_id, { wait: true });
       });
-      it("says that a run was deleted", async () => {
+      it("reports that a run was deleted", async () => {
         const { outcome, run_id, thread_id } = await place.agent("waits").start({});
         await place.service.runs.cancel(thread_id, run_id, { action: "rollback", wait: true });
         assert.deepEqual(await outcome(), {
@@ -218,7 +218,7 @@ export function agentCallsSuite(
     });
 
     describe("stream", () => {
-      it("parses the frames, and leaves out those that belong to no mode", async () => {
+      it("parses the frames, and omits those that belong to no mode", async () => {
         const frames = place
           .agent("echo")
           .stream(
@@ -305,7 +305,7 @@ export function agentCallsSuite(
         await assert.rejects(reading, /left|abort/i);
         await place.service.runs.cancel(thread_id, run_id, { wait: true });
       });
-      it("refuses an unknown mode and an unknown agent, and creates no run", async () => {
+      it("rejects an unknown mode and an unknown agent, and creates no run", async () => {
         const threads = await place.service.threads.count();
         const misspelt = { stream_mode: "token" } as object;
         await assert.rejects(collect(place.agent("echo").stream({}, misspelt)), isRefused("invalid"));
@@ -332,7 +332,7 @@ export function agentCallsSuite(
         });
         assert.equal((await place.service.runs.get(thread_id, answered.run_id)).metadata["by"], "ann");
       });
-      it("refuse an unknown thread", async () => {
+      it("reject an unknown thread", async () => {
         const unknown = "00000000-0000-4000-8000-000000000000";
         await assert.rejects(place.agent("review").state(unknown), isRefused("thread_not_found"));
         await assert.rejects(place.agent("review").resume(unknown, "yes"), isRefused("thread_not_found"));

@@ -8,7 +8,7 @@ const W1 = "11111111-1111-4111-8111-111111111111";
 const START = Date.UTC(2026, 0, 1);
 
 describe("the test clock", () => {
-  it("jumps, and calls what is due by then once, in order", async () => {
+  it("jumps, and calls the timers that are due by then once, in order", async () => {
     const clock = testClock(START);
     const calls: string[] = [];
     clock.timer(30, () => calls.push("b"));
@@ -28,7 +28,7 @@ describe("the test clock", () => {
 });
 
 describe("test accounts", () => {
-  it("have a key for each name, which reaches what it is given", async () => {
+  it("have a key for each name, with its permissions", async () => {
     const { identity, keys } = testAccounts({
       workspaces: [
         { id: W1, name: "one" },
@@ -45,13 +45,13 @@ describe("test accounts", () => {
     assert.deepEqual(await names(keys["one"] as string), ["one"]);
   });
 
-  it("say what is wrong with them", () => {
+  it("report their problems", () => {
     assert.throws(() => testAccounts({ keys: { lost: { workspaces: [W1] } } }), ConfigError);
   });
 });
 
 describe("a test service", () => {
-  it("takes traces and tokens as if runs had made them", async () => {
+  it("accepts traces and tokens as if runs had created them", async () => {
     const clock = testClock(START);
     await using test = await testService({
       agents: { a: () => "x" },

@@ -45,7 +45,7 @@ describe("testService", () => {
     assert.equal(assistant?.description, "Has settings");
   });
 
-  it("takes a database, and the options of the handler and of HTTP", async () => {
+  it("accepts a database, and the options of the handler and of HTTP", async () => {
     const folder = mkdtempSync(join(tmpdir(), "test-service-"));
     try {
       const database = join(folder, "agents.db");
@@ -65,7 +65,7 @@ describe("testService", () => {
     }
   });
 
-  it("refuses agents beside an executor, and a database beside a storage", async () => {
+  it("rejects agents beside an executor, and a database beside a storage", async () => {
     const agents = { echo: () => "Hi" };
     assert.deepEqual(await refused({ agents, executor: fromFunctions(agents) }), [
       "executor: not together with agents. Give one of them",

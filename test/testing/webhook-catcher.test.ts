@@ -23,7 +23,7 @@ for (const [how, socket] of [
   const open = (options: CatcherOptions = {}): Promise<WebhookCatcher> => catchWebhooks({ socket, ...options });
 
   describe(`a webhook catcher, ${how}`, () => {
-    it("catches the end of a run, and proves its signature", async () => {
+    it("catches the end of a run, and verifies its signature", async () => {
       await using catcher = await open({ secret: SECRET });
       await using ended = await end(catcher, "in?team=7");
       const caught = await catcher.next();
@@ -37,14 +37,14 @@ for (const [how, socket] of [
       assert.deepEqual(catcher.received, [caught]);
     });
 
-    it("asks for no signature without a secret", async () => {
+    it("requires no signature without a secret", async () => {
       await using catcher = await open();
       await using _ended = await end(catcher);
       const { verified, headers } = await catcher.next();
       assert.deepEqual([verified, headers["webhook-signature"]], [null, undefined]);
     });
 
-    it("fails as often as it is told to, and is told the same again", async () => {
+    it("fails as often as configured, and receives the repeated delivery", async () => {
       await using catcher = await open({ secret: [OTHER, SECRET] });
       catcher.fail(2, 503);
       catcher.fail();
@@ -74,7 +74,7 @@ for (const [how, socket] of [
       assert.equal(attempt_list[0]?.error, "timeout");
     });
 
-    it("gives each once, to the oldest call that it fits", async () => {
+    it("returns each webhook once, to the oldest matching call", async () => {
       await using catcher = await open();
       const [b, any, a] = [
         catcher.next(({ path }) => path === "/b"),
@@ -97,7 +97,7 @@ for (const [how, socket] of [
       await failed;
     });
 
-    it("fails what waits when it stops, and does not wait for good", async () => {
+    it("rejects pending calls when it stops, and after their timeout", async () => {
       await using impatient = await open({ patience_ms: 20 });
       await assert.rejects(impatient.next(), /No matching webhook in 20 ms; received: 0/);
       await using catcher = await open();
@@ -119,7 +119,7 @@ describe("a webhook catcher", () => {
     return (await catcher.next()).verified;
   };
 
-  it("takes no other signature for its own", async () => {
+  it("accepts no other signature", async () => {
     await using catcher = await catchWebhooks({ secret: SECRET, socket: false });
     const at = new Date(0);
     const body = '{"run_id":"1"}';
@@ -153,7 +153,7 @@ describe("a webhook catcher", () => {
     assert.deepEqual([path, headers["x-webhook-depth"]], ["/hooks?a=1", "1"]);
   });
 
-  it("keeps what is no JSON, and refuses secrets that are none", async () => {
+  it("keeps a body that is no JSON, and rejects invalid secrets", async () => {
     await using catcher = await catchWebhooks({ socket: true });
     for (const body of ["no json", "[1]", ""]) await fetch(catcher.url, { method: "POST", body });
     assert.deepEqual(

@@ -5,7 +5,7 @@ import { ABSENT, refused, type Suite, UUID } from "./bench.ts";
 
 export function assistants({ describe, it, name, bench }: Suite): void {
   describe(`${name}: assistants`, () => {
-    it("every graph has a default assistant, known by the graph's id", async () => {
+    it("exist by default for every graph, and have the graph's id as a second name", async () => {
       await using at = await bench();
       const { client } = at;
       const byGraph = await client.assistants.get("agent");
@@ -21,7 +21,7 @@ export function assistants({ describe, it, name, bench }: Suite): void {
       await refused(client.assistants.delete("agent"), 409, /default assistant/);
     });
 
-    it("is created, changed, set back and deleted, version by version", async () => {
+    it("are created, changed, reset and deleted, version by version", async () => {
       await using at = await bench();
       const { client } = at;
       const created = await client.assistants.create({
@@ -79,7 +79,7 @@ export function assistants({ describe, it, name, bench }: Suite): void {
       await refused(client.assistants.get(id), 404, /not found/);
     });
 
-    it("is found by graph, name and metadata, page by page", async () => {
+    it("are found by graph, name and metadata, page by page", async () => {
       await using at = await bench();
       const { client } = at;
       const createdIds: string[] = [];
@@ -112,7 +112,7 @@ export function assistants({ describe, it, name, bench }: Suite): void {
       assert.equal(await client.assistants.count({ name: "ALPH" }), 1);
     });
 
-    it("shows its graph, its schemas and its subgraphs", async () => {
+    it("have a graph, schemas and subgraphs", async () => {
       await using at = await bench();
       const { client } = at;
       const drawn = await client.assistants.getGraph("chat");
@@ -139,7 +139,7 @@ export function assistants({ describe, it, name, bench }: Suite): void {
       assert.deepEqual(await client.assistants.getSubgraphs("agent"), {});
     });
 
-    it("is refused with the status and the text that say why", async () => {
+    it("are rejected with a status and a text", async () => {
       await using at = await bench();
       const { client } = at;
       const { assistant_id } = await client.assistants.create({ graphId: "agent", name: "Kept" });

@@ -88,7 +88,7 @@ export function crons({ describe, it, name, bench }: Suite): void {
       await refused(client.crons.delete(cron_id), 404, /Cron/);
     });
 
-    it("are found and counted", async () => {
+    it("are found and counted by filters", async () => {
       await using at = await bench();
       const { client } = at;
       const thread_id = await aThread(client);
@@ -124,7 +124,7 @@ export function crons({ describe, it, name, bench }: Suite): void {
       assert.equal(await client.crons.count({}), 2);
     });
 
-    it("are refused with the status and the text that say why", async () => {
+    it("are rejected with a status and a text", async () => {
       await using at = await bench();
       const { client } = at;
       const create = (payload: Partial<Parameters<typeof client.crons.create>[1]>) =>
@@ -142,7 +142,7 @@ export function crons({ describe, it, name, bench }: Suite): void {
 
     // docs/guides/crons.md warns of this.
     if (name.startsWith("SDK 2.")) {
-      it("lose their zone and their end when they are created", async () => {
+      it("lose their time zone and their end when they are created", async () => {
         await using at = await bench();
         const options = { timezone: "Europe/Berlin", endTime: "2999-01-01T00:00:00Z" };
         const cron = (await at.client.crons.create("agent", { schedule: yearly, ...options })) as unknown as Cron;
@@ -152,7 +152,7 @@ export function crons({ describe, it, name, bench }: Suite): void {
 
     // What the newer family sends beyond that.
     if (name.startsWith("SDK 1.")) {
-      it("have a zone and an end, and are found by their metadata", async () => {
+      it("have a time zone and an end, and are found by their metadata", async () => {
         await using at = await bench();
         const crons = at.client.crons as unknown as {
           create(assistant: string, payload: object): Promise<Cron>;

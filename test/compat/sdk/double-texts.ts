@@ -174,7 +174,7 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
           });
         });
 
-        it(`interrupt: a run ${stage.name} keeps what it has done`, async () => {
+        it(`interrupt: a run ${stage.name} keeps its finished steps`, async () => {
           await using at = await bench();
           const { client } = at;
           await all(at, stage, async ({ id, text, runs, history, send }) => {
@@ -202,7 +202,7 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
           });
         });
 
-        it(`reject: a run ${stage.name} is not touched`, async () => {
+        it(`reject: a run ${stage.name} does not change`, async () => {
           await using at = await bench();
           const { client, gates } = at;
           await all(at, stage, async ({ id, text, runs, send }) => {
@@ -220,7 +220,7 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
         });
       }
 
-      it("take a new text for an answer to a question, whatever the strategy", async () => {
+      it("answer a pending interrupt, whatever the strategy", async () => {
         await using at = await bench();
         const { client } = at;
         for (const multitaskStrategy of ["reject", "enqueue", "interrupt", "rollback"] as const) {
@@ -240,8 +240,8 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
     });
   }
 
-  describe(`${name}: a text that has no thread`, () => {
-    it("disturbs nobody, whatever its strategy", async () => {
+  describe(`${name}: a stateless text`, () => {
+    it("changes no other run, whatever its strategy", async () => {
       await using at = await bench();
       const { client, gates } = at;
       const first = client.runs.wait(null, "wait", { input: human("a") });

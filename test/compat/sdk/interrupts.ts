@@ -18,7 +18,7 @@ import {
 
 export function interrupts({ describe, it, name, bench }: Suite): void {
   describe(`${name}: interrupts`, () => {
-    it("a function asks, and the command answers", async () => {
+    it("of a function are answered by a command", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
@@ -42,7 +42,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       assert.deepEqual([done.status, done.interrupts], ["idle", {}]);
     });
 
-    it("a graph asks before it uses a tool, and the command answers", async () => {
+    it("of a graph before a tool call are answered by a command", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
@@ -85,7 +85,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       assert.equal((await client.threads.get(id)).status, "idle");
     });
 
-    it("two questions are answered by a map of their ids", async () => {
+    it("are answered by a map of their ids", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
@@ -100,7 +100,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       assert.equal((await client.threads.get(id)).status, "idle");
     });
 
-    it("the answer to one of two questions leaves the other open", async () => {
+    it("stay pending if another one is answered", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
@@ -128,7 +128,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       assert.deepEqual(values, { first: "1", second: "2" });
     });
 
-    it("in a map of answers, those for nobody are ignored", async () => {
+    it("ignore the unknown ids of a map of resume values", async () => {
       await using at = await bench();
       const { client } = at;
       const nobody = "0".repeat(32);
@@ -187,7 +187,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       }
     });
 
-    it("a subgraph asks, and shows where it stands", async () => {
+    it("of a subgraph have their position", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
@@ -212,7 +212,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       assert.equal((await client.threads.get(id)).status, "idle");
     });
 
-    it("an answer may name its checkpoint, where no question is answered twice", async () => {
+    it("are answered once for a named checkpoint", async () => {
       await using at = await bench();
       const { client } = at;
       const readCheckpoint = async (id: string): Promise<Omit<Checkpoint, "thread_id">> => {
@@ -243,7 +243,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       }
     });
 
-    it("false, 0 and an empty text are answers", async () => {
+    it("accept false, 0 and an empty text as resume values", async () => {
       await using at = await bench();
       const { client } = at;
       for (const resume of [false, 0, "", { a: null }, ["x"]]) {
@@ -259,7 +259,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       }
     });
 
-    it("a command may update the state and say where to go on", async () => {
+    it("may be answered by a command that updates the state and chooses the next node", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
@@ -279,7 +279,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       assert.equal(getMessages(again).length, getMessages(noted).length + 1);
     });
 
-    it("a breakpoint after a node stops there", async () => {
+    it("of a breakpoint come after its node", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
@@ -291,7 +291,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
   });
 
   describe(`${name}: subgraphs`, () => {
-    it("show their frames under their own name space", async () => {
+    it("emit frames in their own namespace", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
@@ -322,7 +322,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       assert.deepEqual(names(plain), ["metadata", "values", "updates", "values", "end"]);
     });
 
-    it("show when they start and end in mode lifecycle, to those who join too", async () => {
+    it("emit their start and end in mode lifecycle, also to readers that join", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);

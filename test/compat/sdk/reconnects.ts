@@ -20,7 +20,7 @@ const ids = (frames: readonly Frame[]): (string | undefined)[] => frames.map((fr
 export function reconnects({ describe, it, name, bench }: Suite): void {
   for (const { kind, graph, half, wait } of FAMILIES) {
     describe(`${name}: joining ${kind} runs`, () => {
-      it("gives a resumable run's frames after any of them, while it runs and when it has ended", async () => {
+      it("returns a resumable run's frames after any of them, while it runs and after its end", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);
@@ -59,7 +59,7 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
         await refused(join("no id"), 422, /last-event-id/i);
       });
 
-      it("ends the stream of a run without stored frames as soon as it is known how", async () => {
+      it("ends the stream of a run without stored frames once its status is known", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);
@@ -76,7 +76,7 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
         await refused(collect(client.runs.joinStream(null, ABSENT)), 404, /not found/);
       });
 
-      it("shows the modes that are asked for, of those the run was made with", async () => {
+      it("returns the requested modes of those with which the run was created", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aThread(client);
@@ -91,7 +91,7 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
       });
 
       for (const streamResumable of [true, false]) {
-        it(`goes on by itself when its connection breaks (resumable: ${streamResumable})`, async () => {
+        it(`resumes by itself when its connection breaks (resumable: ${streamResumable})`, async () => {
           await using at = await bench();
           const { client, gates, requests } = at;
           const id = await aThread(client);
@@ -120,7 +120,7 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
         });
       }
 
-      it("shows a thread's runs one after the other, from any place, until the client leaves", async () => {
+      it("returns a thread's runs one after the other, from any position, until the client disconnects", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);
@@ -162,7 +162,7 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
   }
 
   describe(`${name}: broken connections`, () => {
-    it("cost no reader a frame, wherever each of them was", async () => {
+    it("lose no frame for any reader, at any position", async () => {
       await using at = await bench();
       const { client, gates, requests } = at;
       const all = [1, 2, 3, 4];

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { aThread, type Suite } from "./bench.ts";
 
 export function refusals({ describe, it, name, bench }: Suite): void {
-  describe(`${name}: what is not built`, () => {
-    it("answers 501 and says what is missing", async () => {
+  describe(`${name}: routes that are not built`, () => {
+    it("respond with 501 and name what is missing", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);

@@ -27,7 +27,7 @@ type RunsWaitPayload = Parameters<Client["runs"]["wait"]>[2];
 export function runs({ describe, it, name, bench }: Suite): void {
   for (const { kind, graph, node, wait, fail, tell } of FAMILIES) {
     describe(`${name}: ${kind} runs`, () => {
-      it("waits for the result, and the thread keeps it", async () => {
+      it("returns the result, which the thread keeps", async () => {
         await using at = await bench();
         const { client } = at;
         const { assistant_id } = await client.assistants.get(graph);
@@ -49,7 +49,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(contents(nextValues).slice(2), ["again", "You said: again"]);
       });
 
-      it("leaves three checkpoints a run, each of them readable", async () => {
+      it("stores three checkpoints a run, each of them readable", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aThread(client);
@@ -130,7 +130,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         );
       });
 
-      it("runs without a thread: nothing stays but the run's own result", async () => {
+      it("runs without a thread: only the run's own result stays", async () => {
         await using at = await bench();
         const { client, gates } = at;
         assert.deepEqual(contents(await client.runs.wait(null, graph, { input: human("hi") })), ["hi", "You said: hi"]);
@@ -167,7 +167,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         await refused(client.runs.wait(null, graph, { command: { resume: 1 } }), 400, /stateless/);
       });
 
-      it("tells where the run is, whichever call created it", async () => {
+      it("returns the location of the run, for each call that creates one", async () => {
         await using at = await bench();
         const { client, send } = at;
         const id = await aThread(client);
@@ -240,7 +240,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         assert.equal(await greeting(), "hi");
       });
 
-      it("stops at breakpoints and goes on without input", async () => {
+      it("stops at breakpoints and continues without input", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aThread(client);
@@ -260,7 +260,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(getInterrupts(anywhere), []);
       });
 
-      it("ends a failing run as error, in every way to follow it", async () => {
+      it("ends a failed run as error, in every way to follow it", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aThread(client);
@@ -285,7 +285,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(contents(await client.runs.wait(null, graph, { input: human("still here") })).length, 2);
       });
 
-      it("queues runs on a busy thread in order, or rejects them", async () => {
+      it("enqueues runs on a busy thread in order, or rejects them", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);
@@ -377,7 +377,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(getMessages((await client.threads.getState(id, history[0]?.checkpoint)).values), final);
       });
 
-      it("takes messages however they are written", async () => {
+      it("accepts messages in every format", async () => {
         await using at = await bench();
         const { client } = at;
         const written = [
@@ -398,7 +398,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         assert.equal(new Set(getMessages(values).map((message) => message.id)).size, 6);
       });
 
-      it("runs many at once, each with its own answer", async () => {
+      it("runs many runs at once, each with its own answer", async () => {
         await using at = await bench();
         const { client } = at;
         const texts = Array.from({ length: 25 }, (_, n) => `number ${n}`);
@@ -410,7 +410,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         assert.equal(await client.threads.count(), 0);
       });
 
-      it("stores checkpoints as the durability asks", async () => {
+      it("stores checkpoints by the durability", async () => {
         await using at = await bench();
         const { client } = at;
         for (const durability of ["sync", "async", "exit"] as const) {
@@ -429,7 +429,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         }
       });
 
-      it("creates the thread when asked, and refuses what does not exist", async () => {
+      it("creates the thread if requested, and rejects unknown ids", async () => {
         await using at = await bench();
         const { client } = at;
         const id = "7f1c9c6e-3f5b-4f0a-9d59-3a2f5f0c0a02";

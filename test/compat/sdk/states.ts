@@ -55,7 +55,7 @@ async function aTalk(client: Client, graph: string): Promise<string> {
 export function states({ describe, it, name, bench }: Suite): void {
   for (const { kind, graph, node, wait } of FAMILIES) {
     describe(`${name}: a state of a ${kind}`, () => {
-      it("is changed as a node would, and gone on from", async () => {
+      it("changes as by a node, and the next run continues from it", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aTalk(client, graph);
@@ -89,7 +89,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(contents(values), ["edited", "You said: hi", "more", "You said: more"]);
       });
 
-      it("is forked from an earlier checkpoint, and both branches show", async () => {
+      it("forks from an earlier checkpoint, and both branches are in the history", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aTalk(client, graph);
@@ -112,7 +112,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(history.map(getCheckpointId).toSorted().toReversed(), history.map(getCheckpointId));
       });
 
-      it("takes lists of values, removals, and values that name no node", async () => {
+      it("accepts lists of values, removals, and values without a node", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aTalk(client, graph);
@@ -140,7 +140,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.equal(contents(await client.runs.wait(id, graph, { input: null })).at(-1), "You said: input");
       });
 
-      it("is refused where it cannot be", async () => {
+      it("is rejected if it is invalid", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const bare = await aThread(client);
@@ -172,7 +172,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         await client.runs.join(busy, run.run_id);
       });
 
-      it("carries notes on its newest checkpoint", async () => {
+      it("has the metadata of a patch on its newest checkpoint", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aTalk(client, graph);
@@ -187,7 +187,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         await refused(client.threads.patchState(id, { graph_id: "x" }), 422, /metadata.graph_id/);
       });
 
-      it("goes with all its past into a copy, which is a thread of its own", async () => {
+      it("is copied with its history into a separate thread", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aTalk(client, graph);
@@ -214,7 +214,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         await refused(client.threads.copy(ABSENT), 409, /not found/);
       });
 
-      it("is pruned to its newest, or goes", async () => {
+      it("is pruned to its newest checkpoint, or deleted", async () => {
         await using at = await bench();
         const { client } = at;
         const [untouched, emptied] = [await aTalk(client, graph), await aTalk(client, graph)];
@@ -234,7 +234,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(await prune({ thread_ids: [] }), { pruned_count: 0 });
       });
 
-      it("is what a new thread begins with", async () => {
+      it("is the first state of a new thread", async () => {
         await using at = await bench();
         const { client } = at;
         const supersteps = [
@@ -268,7 +268,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.equal(contents(same.values).length, 4);
       });
 
-      it("branches when a message is edited, and when an answer is made again", async () => {
+      it("branches after an edited message, and after a regenerated answer", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aTalk(client, graph);
@@ -302,7 +302,7 @@ export function states({ describe, it, name, bench }: Suite): void {
     });
   }
 
-  describe(`${name}: the past of a thread`, () => {
+  describe(`${name}: the history of a thread`, () => {
     it("is read from a checkpoint on, by metadata, and in part", async () => {
       await using at = await bench();
       const { client } = at;
@@ -327,7 +327,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       }
     });
 
-    it("changes inside a subgraph, and the outer graph goes on with it", async () => {
+    it("changes inside a subgraph, and the outer graph continues from it", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
@@ -356,7 +356,7 @@ export function states({ describe, it, name, bench }: Suite): void {
     });
   });
 
-  describe(`${name}: what waits for an answer`, () => {
+  describe(`${name}: a pending interrupt`, () => {
     it("may be changed before it is answered", async () => {
       await using at = await bench();
       const { client } = at;
@@ -382,7 +382,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       assert.equal(contents(done).at(-1), "Done: seat 7A is booked");
     });
 
-    it("is named by the same id wherever it shows, and may be answered by it", async () => {
+    it("has the same id in every response, and may be answered by it", async () => {
       await using at = await bench();
       const { client } = at;
       for (const [graph, questions] of [
@@ -415,7 +415,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       }
     });
 
-    it("takes no single answer to several questions, nor with strict_resume one to none", async () => {
+    it("accepts no single resume value for several interrupts, and strict_resume none without an interrupt", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
@@ -443,7 +443,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       assert.deepEqual([answered.status, Object.values(answered.body as JsonObject).toSorted()], [200, ["1", "2"]]);
     });
 
-    it("goes where a command says, and fails where there is no such node", async () => {
+    it("continues at the node of a command, and fails if there is no such node", async () => {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
@@ -485,7 +485,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       assert.equal(getInterrupts(nextValues).length, 1);
     });
 
-    it("stops before and after every node", async () => {
+    it("occurs before and after every node", async () => {
       await using at = await bench();
       const { client } = at;
       const stops = async (graph: string, when: object): Promise<string[][]> => {
@@ -508,8 +508,8 @@ export function states({ describe, it, name, bench }: Suite): void {
     });
   });
 
-  describe(`${name}: what is looked for in threads`, () => {
-    it("is taken out of them by paths", async () => {
+  describe(`${name}: extracted values of threads`, () => {
+    it("are selected by paths", async () => {
       await using at = await bench();
       const id = await aTalk(at.client, "chat");
       const search = (body: object): ReturnType<typeof request> => request(at, "POST", "/threads/search", body);
@@ -548,8 +548,8 @@ export function states({ describe, it, name, bench }: Suite): void {
     });
   });
 
-  describe(`${name}: the life of a thread`, () => {
-    it("is told where it is asked for", async () => {
+  describe(`${name}: the lifetime of a thread`, () => {
+    it("is returned if requested", async () => {
       await using at = await bench();
       const { client } = at;
       const lives = async (id: string): Promise<JsonObject> => {

@@ -43,7 +43,7 @@ const status = async (client: Client, id: string, run_id: string): Promise<strin
 export function stops({ describe, it, name, bench }: Suite): void {
   for (const { kind, graph, wait, half } of FAMILIES) {
     describe(`${name}: stopping ${kind} runs`, () => {
-      it("waits for the end where it is asked to, and the agent hears why", async () => {
+      it("waits for the end if requested, and the agent receives the reason", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);
@@ -72,7 +72,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(contents(on).slice(2), ["a", "began a", "b", "You said: b"]);
       });
 
-      it("rolls back where it is asked to", async () => {
+      it("rolls back if requested", async () => {
         await using at = await bench();
         const { client, gates } = at;
         for (const wait of [true, false]) {
@@ -108,7 +108,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
         }
       });
 
-      it("takes a run out of the queue, and touches no other", async () => {
+      it("removes a run from the queue, and changes no other", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);
@@ -133,7 +133,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(contents(values), ["a", "waited for a", "d", "waited for d"]);
       });
 
-      it("sticks, however early it comes", async () => {
+      it("takes effect however early it comes", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aThread(client);
@@ -150,7 +150,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(contents(values).slice(-2), ["on", "You said: on"]);
       });
 
-      it("happens when the reader of a stream or a result leaves, if that was asked for", async () => {
+      it("happens when the reader of a stream or a result disconnects, if requested", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);
@@ -181,7 +181,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
         assert.equal(await status(client, id, otherRun.run_id), "interrupted");
       });
 
-      it("goes on without input from the last finished step", async () => {
+      it("continues without input from the last finished step", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);
@@ -219,7 +219,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
   }
 
   describe(`${name}: stopping`, () => {
-    it("refuses what it cannot do", async () => {
+    it("rejects invalid requests", async () => {
       await using at = await bench();
       const { client, send } = at;
       const id = await aThread(client);
@@ -239,7 +239,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
       assert.equal(await status(client, id, run_id), "success");
     });
 
-    it("stops many at once: some of a thread, or all of a status", async () => {
+    it("stops many runs at once: some of a thread, or all of a status", async () => {
       await using at = await bench();
       const { client, gates } = at;
       const ids = [await aThread(client), await aThread(client)] as const;
@@ -275,7 +275,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
       await assert.rejects(cancelMany(at, {}), { status: 422 });
     });
 
-    it("makes many runs without a thread in one call, all or none", async () => {
+    it("creates many stateless runs in one call, all or none", async () => {
       await using at = await bench();
       const { client } = at;
       const texts = ["a", "b", "c"];
@@ -298,7 +298,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
       await refused(client.runs.createBatch([{ assistantId: "agent" }, { assistantId: "nobody" }]), 404, /nobody/);
     });
 
-    it("makes one run of a request that is sent again with its key", async () => {
+    it("creates one run for a request that is repeated with its key", async () => {
       await using at = await bench();
       const { client, gates, send } = at;
       const id = await aThread(client);

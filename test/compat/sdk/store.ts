@@ -58,7 +58,7 @@ export function store({ describe, it, name, bench }: Suite): void {
       assert.equal(await listed({ limit: 1, offset: 1 }), "a.y.v1");
     });
 
-    it("refuses what is out of bounds", async () => {
+    it("rejects values above the limits", async () => {
       await using at = await bench();
       const { store } = at.client;
       await refused(store.putItem([], "k", {}), 422, /namespace/);

@@ -23,7 +23,7 @@ import {
 export function streams({ describe, it, name, bench }: Suite): void {
   for (const { kind, graph, node, wait } of FAMILIES) {
     describe(`${name}: ${kind} streams`, () => {
-      it("streams values by default: metadata first, end last, and then the run is over", async () => {
+      it("streams values by default: metadata first, end last, after which the run has ended", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aThread(client);
@@ -57,7 +57,7 @@ export function streams({ describe, it, name, bench }: Suite): void {
         assert.equal(new Set(ids).size, ids.length);
       });
 
-      it("streams the tokens of the message that the state then holds", async () => {
+      it("streams the tokens of the message that is in the state afterwards", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aThread(client);
@@ -103,7 +103,7 @@ export function streams({ describe, it, name, bench }: Suite): void {
         );
       });
 
-      it("streams mode updates: what the node wrote", async () => {
+      it("streams mode updates: the writes of the node", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aThread(client);
@@ -200,7 +200,7 @@ export function streams({ describe, it, name, bench }: Suite): void {
         assert.equal(first?.[0].id, getMessages(filterData(all, "values").at(-1)).at(-1)?.id);
       });
 
-      it("joins a stream while the run goes on and after it has ended", async () => {
+      it("joins a stream while the run executes and after its end", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);
@@ -228,7 +228,7 @@ export function streams({ describe, it, name, bench }: Suite): void {
         await refused(collect(client.runs.joinStream(id, ABSENT)), 404, /not found/);
       });
 
-      it("goes on with a resumable stream after the frame a reader has seen", async () => {
+      it("resumes a resumable stream after the last frame of a reader", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);
@@ -250,7 +250,7 @@ export function streams({ describe, it, name, bench }: Suite): void {
         assert.equal(remainingFrames[0]?.id, eventNames[2]?.id);
       });
 
-      it("goes on when its reader leaves, or stops if it was asked to", async () => {
+      it("continues when its reader disconnects, or stops if requested", async () => {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);

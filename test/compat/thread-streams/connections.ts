@@ -16,7 +16,7 @@ export function connections({ describe, it, subject, bench }: Suite): void {
     });
 
     for (const graph of ["half", "halfway"]) {
-      it(`show each reader every event of ${graph} once, before, during and after the run`, async () => {
+      it(`send each reader every event of ${graph} once, before, during and after the run`, async () => {
         await using at = await bench();
         const thread = at.stream(graph);
         const early = follow(at.stream(graph, thread.threadId), CHANNELS);
@@ -51,7 +51,7 @@ export function connections({ describe, it, subject, bench }: Suite): void {
       assert.equal(filterData(events, "messages").filter(({ event }) => event === "message-start").length, 3);
     });
 
-    it("of a stream that has `since` skip what the reader has seen", async () => {
+    it("with `since` skip the events that the reader has received", async () => {
       await using at = await bench();
       const thread = at.stream("chat");
       const receivedEvents = follow(at.stream("chat", thread.threadId), CHANNELS);
@@ -80,7 +80,7 @@ export function connections({ describe, it, subject, bench }: Suite): void {
       // They come back when the run has ended.
       ["slow", 200],
     ] as const) {
-      it(`go on by themselves, after ${back_ms} ms, when they break in the middle of ${graph}`, async () => {
+      it(`resume by themselves, after ${back_ms} ms, when they break in the middle of ${graph}`, async () => {
         await using at = await bench();
         const gate = graph === "slow" ? "one" : "token 2";
         const thread = at.stream(graph, undefined, back_ms);

@@ -12,7 +12,7 @@ const ASKING = [
 export function interrupts({ describe, it, subject, bench }: Suite): void {
   describe("interrupts", () => {
     for (const { kind, graph, input, question } of ASKING) {
-      it(`a ${kind} agent asks, and goes on with the answer`, async () => {
+      it(`a ${kind} agent interrupts, and continues with the resume value`, async () => {
         await using at = await bench();
         const thread = at.stream(graph);
         await thread.run.start({ input });
@@ -48,7 +48,7 @@ export function interrupts({ describe, it, subject, bench }: Suite): void {
       });
     }
 
-    it("several questions are answered in one run", async () => {
+    it("several interrupts are answered in one run", async () => {
       await using at = await bench();
       const thread = at.stream("questions");
       await thread.run.start({ input: {} });
@@ -66,7 +66,7 @@ export function interrupts({ describe, it, subject, bench }: Suite): void {
       assert.equal((await at.client.runs.list(thread.threadId)).length, 2);
     });
 
-    it("a thread that waits takes the input of a run as the answer", async () => {
+    it("a waiting thread takes the input of a run as the resume value", async () => {
       await using at = await bench();
       const thread = at.stream("ask");
       await thread.run.start({ input: { topic: "x" } });
@@ -76,7 +76,7 @@ export function interrupts({ describe, it, subject, bench }: Suite): void {
       assert.deepEqual(filterData(await events, "values").at(-1), { topic: "x", answer: "sure" });
     });
 
-    it("of two clients that answer, one is refused and both see the end", async () => {
+    it("of two clients that answer, one is rejected and both receive the end", async () => {
       await using at = await bench();
       const firstThread = at.stream("ask");
       await firstThread.run.start({ input: {} });
@@ -94,7 +94,7 @@ export function interrupts({ describe, it, subject, bench }: Suite): void {
       assert.deepEqual(rootEvents(await events), ["running", "interrupted", "running", "completed"]);
     });
 
-    it("answers to nothing are refused", async () => {
+    it("resume values without a pending interrupt are rejected", async () => {
       await using at = await bench();
       const thread = at.stream("ask");
       const answer = { namespace: [], interrupt_id: "nothing", response: 1 };

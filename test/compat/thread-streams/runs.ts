@@ -66,7 +66,7 @@ export function runs({ describe, it, bench, subject }: Suite): void {
         await output;
       });
 
-      it("wait for the run before them, whichever route has made them", async () => {
+      it("wait for the run before them, for each route that creates one", async () => {
         await using at = await bench();
         const thread = at.stream(graph);
         const events = follow(at.stream(graph, thread.threadId), ["values"], 3);
@@ -88,7 +88,7 @@ export function runs({ describe, it, bench, subject }: Suite): void {
         ]);
       });
 
-      it("take the place of the run before them, or are refused", async () => {
+      it("replace the run before them, or are rejected", async () => {
         await using at = await bench();
         const thread = at.stream(graph);
         const events = follow(at.stream(graph, thread.threadId), ["values"], 2);
@@ -102,7 +102,7 @@ export function runs({ describe, it, bench, subject }: Suite): void {
         assert.deepEqual(rootEvents(await events), ["running", "interrupted", "running", "completed"]);
       });
 
-      it("are on the stream with their messages when a v1 route has made them", async () => {
+      it("are on the stream with their messages if a v1 route has created them", async () => {
         await using at = await bench();
         const { thread_id } = await at.client.threads.create();
         const streamed = kind === "function" ? "tokens" : "chat";
@@ -119,7 +119,7 @@ export function runs({ describe, it, bench, subject }: Suite): void {
     });
   }
 
-  it("a cron's run is on the stream", async () => {
+  it("of a cron are on the stream", async () => {
     await using at = await bench();
     const { thread_id } = await at.client.threads.create();
     const events = follow(at.stream("chat", thread_id), ["values"]);
@@ -132,7 +132,7 @@ export function runs({ describe, it, bench, subject }: Suite): void {
     assert.deepEqual(contents(filterData(await events, "values").at(-1)), ["tick", "You said: tick"]);
   });
 
-  it("what a run gets wrong is an error of its command", async () => {
+  it("return errors of their input as the error of their command", async () => {
     await using at = await bench();
     await assert.rejects(at.stream("nobody").run.start({ input: {} }), { code: "invalid_argument" });
     await assert.rejects(at.stream("chat").run.start({ input: {}, multitaskStrategy: "never" as never }), {

@@ -17,7 +17,7 @@ import {
 } from "./material.ts";
 import { aState, findThreadIds, ids, only } from "./states.ts";
 
-export function expiryTests(api: SuiteApi, test: StorageTest): void {
+export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
   api.describe("thread expiry", () => {
     const ttl = (strategy: ThreadTtl["strategy"], ttl_ms: number): ThreadTtl => ({ strategy, ttl_ms });
     const expiring = async (
