@@ -261,6 +261,10 @@ export const RETIRED_NAMES: readonly Retired[] = [
   { name: "mayBePushed", use: "mayHavePushConfig" },
   { name: "LONGEST_TTL", use: "MAX_TTL_MINUTES" },
   { name: "MOST_SUPERSTEPS", use: "MAX_SUPERSTEPS" },
+  { name: "createStateChanges", use: "createStateOperations" },
+  { name: "toAppFunction", use: "createRequestFunction" },
+  { name: "loadOnce", use: "loadAndKeep" },
+  { name: "takeNotice", use: "consumeNotice" },
 ];
 
 /** Signs of a translated sentence. Searched in README.md, in docs, and in the texts of errors and logs. */

@@ -5,7 +5,7 @@ import { findStreamingBody, writeBody } from "./streaming-body.ts";
 import { UNREAD_BODY_TIMEOUT_MS } from "./unfinished-body.ts";
 
 /** Answers a web-standard request, like the handlers that `createHandler` and `createApp` make. `host`: see `HandlerHost`. */
-export type Fetch = (request: Request, host?: object) => Response | Promise<Response>;
+export type FetchHandler = (request: Request, host?: object) => Response | Promise<Response>;
 
 /** A request listener of `node:http`, and a handler of Express and Connect. */
 export type NodeHandler = (incoming: IncomingMessage, outgoing: ServerResponse) => void;
@@ -28,7 +28,7 @@ export type NodeHandler = (incoming: IncomingMessage, outgoing: ServerResponse) 
  * express().use("/agents", toNodeHandler(agents.fetch)).listen(3000);
  * ```
  */
-export function toNodeHandler(handler: Fetch): NodeHandler {
+export function toNodeHandler(handler: FetchHandler): NodeHandler {
   return (incoming, outgoing) => void handleRequest(handler, incoming, outgoing);
 }
 
@@ -37,7 +37,11 @@ export function toNodeHandler(handler: Fetch): NodeHandler {
  * handler or a body that was read before 500. An answer that has begun is cut off. The rest of an unread body is read and
  * dropped.
  */
-async function handleRequest(handler: Fetch, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+async function handleRequest(
+  handler: FetchHandler,
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+): Promise<void> {
   // Without a listener a broken socket would end the process. "close" reports it as well.
   outgoing.on("error", () => {});
   if (hasBody(incoming) && incoming.readableEnded) {

@@ -2,7 +2,7 @@
 import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { type BunSocket, createBunHandlers, createBunSocket } from "./bun-socket.ts";
-import { type Fetch, toNodeHandler } from "./handler.ts";
+import { type FetchHandler, toNodeHandler } from "./handler.ts";
 import { findStreamingBody, toBunResponse } from "./streaming-body.ts";
 import { failAfterBody, hasUnfinishedBody, isEventStream, UnfinishedBodyError } from "./unfinished-body.ts";
 import { loadUpgradeListener } from "./upgrade.ts";
@@ -109,7 +109,7 @@ const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
  * ```
  */
 export async function serve(
-  handler: Fetch,
+  handler: FetchHandler,
   {
     port = 3000,
     hostname = "127.0.0.1",
@@ -136,7 +136,7 @@ export async function serve(
  */
 function serveOnBun(
   bun: NonNullable<Runtimes["Bun"]>,
-  handler: Fetch,
+  handler: FetchHandler,
   address: ListenAddress,
   max_message_bytes: number,
 ): BoundServer {
@@ -174,7 +174,7 @@ function serveOnBun(
  * Starts a server of Deno. What the handler throws is logged and answered with 500. An answer to a request whose body has not
  * arrived ends with an error, so that the connection closes. Throws if the port is taken.
  */
-function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: Fetch, address: ListenAddress): BoundServer {
+function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: FetchHandler, address: ListenAddress): BoundServer {
   const onError = (error: unknown): Response => {
     if (!(error instanceof UnfinishedBodyError)) console.error(error);
     return new Response("Internal Server Error", { status: 500 });
@@ -211,7 +211,7 @@ function upgradeOnDeno(
  * listen. `close` resolves when all answers are complete, and closes idle and unused connections at once.
  */
 async function serveOnNode(
-  handler: Fetch,
+  handler: FetchHandler,
   { port, hostname }: ListenAddress,
   headers_timeout_ms: number,
 ): Promise<BoundServer> {

@@ -2,7 +2,7 @@
 import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
 import type { WebSocket, WebSocketServer } from "ws";
-import { type Fetch, sendBody, toRequest } from "./handler.ts";
+import { type FetchHandler, sendBody, toRequest } from "./handler.ts";
 
 /** A listener for the `upgrade` event of `node:http` servers. */
 export type UpgradeListener = (this: Server, incoming: IncomingMessage, socket: Duplex, head: Buffer) => void;
@@ -28,7 +28,7 @@ const PING_INTERVAL_MS = 30_000;
  * server.listen(3000);
  * ```
  */
-export async function toUpgradeListener(handler: Fetch): Promise<UpgradeListener> {
+export async function toUpgradeListener(handler: FetchHandler): Promise<UpgradeListener> {
   const { WebSocketServer } = await import("ws");
   const servers = new Map<number, WebSocketServer>();
   const getServer = (maxPayload: number): WebSocketServer => {
@@ -46,7 +46,7 @@ export async function toUpgradeListener(handler: Fetch): Promise<UpgradeListener
 }
 
 /** Returns undefined without the package `ws`: the server then serves everything but WebSockets. */
-export async function loadUpgradeListener(handler: Fetch): Promise<UpgradeListener | undefined> {
+export async function loadUpgradeListener(handler: FetchHandler): Promise<UpgradeListener | undefined> {
   try {
     return await toUpgradeListener(handler);
   } catch {
@@ -66,7 +66,7 @@ interface Handshake {
  * written and the connection closed; 400 if the handler throws. Never rejects.
  */
 async function upgrade(
-  handler: Fetch,
+  handler: FetchHandler,
   getServer: (max_bytes: number) => WebSocketServer,
   { incoming, socket, head }: Handshake,
 ): Promise<void> {

@@ -11,7 +11,7 @@ import type {
 import { matchesFilter } from "../../lib/storage/visibility.ts";
 import { createRowFinder, type Database, readOne } from "./database.ts";
 import { deleteIndexEntries, insertIndexEntries, isEmpty, matches, replaceIndexEntries } from "./metadata-index.ts";
-import type { Tables } from "./schema/tables.ts";
+import type { CoreTables } from "./schema/tables.ts";
 import { type MetadataSearch, searchRows } from "./search.ts";
 import {
   activateVersion,
@@ -26,7 +26,7 @@ import {
 import { selectAssistants } from "./statements/search.ts";
 import { deleteAssistantThreads } from "./threads.ts";
 
-type Row = Tables["assistants"];
+type Row = CoreTables["assistants"];
 type Content = Pick<Row, keyof AssistantContent>;
 
 /** Creates the storage operations on assistants and their versions. */
@@ -172,7 +172,7 @@ const toContent = ({ graph_id, name, description, config, context, metadata }: A
   metadata: JSON.stringify(metadata),
 });
 
-function toVersion(stored: Tables["assistant_versions"]): AssistantVersionRow {
+function toVersion(stored: CoreTables["assistant_versions"]): AssistantVersionRow {
   return {
     assistant_id: stored.assistant_id,
     version: stored.version,

@@ -22,7 +22,7 @@ import { toFilterArgument } from "./filter-argument.ts";
 import { isEmpty, matches } from "./metadata-index.ts";
 import type { ArgumentsFor } from "./parameters.ts";
 import type { Statement } from "./query.ts";
-import type { PayloadColumns, Tables } from "./schema/tables.ts";
+import type { CoreTables, PayloadColumns } from "./schema/tables.ts";
 import {
   type checkpointTypes,
   deleteLeased,
@@ -203,8 +203,8 @@ export function createCheckpointStorage(driver: Database): Omit<CheckpointStorag
   };
 }
 
-type CheckpointRow = Tables["checkpoints"];
-type WriteRow = Tables["checkpoint_writes"];
+type CheckpointRow = CoreTables["checkpoints"];
+type WriteRow = CoreTables["checkpoint_writes"];
 
 /**
  * Returns the checkpoints with their values and writes, in the order of the rows. Of writes with one index those of the later run

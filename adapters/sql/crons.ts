@@ -20,7 +20,7 @@ import type { ArgumentsFor } from "./parameters.ts";
 import type { Statement } from "./query.ts";
 import { explainRefusal } from "./runs/create.ts";
 import { createRunStatements } from "./runs/create-statements.ts";
-import type { Tables } from "./schema/tables.ts";
+import type { CoreTables } from "./schema/tables.ts";
 import { type MetadataSearch, searchRows } from "./search.ts";
 import {
   advanceCron,
@@ -41,7 +41,7 @@ import {
 } from "./statements/crons.ts";
 import { selectCrons } from "./statements/search.ts";
 
-type Row = Tables["crons"];
+type Row = CoreTables["crons"];
 type Content = Pick<Row, keyof CronContent>;
 
 type OldFirings = ArgumentsFor<typeof deleteOldFirings.types>;
@@ -244,7 +244,7 @@ function toCron({ deployment: _, ...stored }: Row): CronRow {
   };
 }
 
-function toFiring(row: Tables["cron_firings"]): CronFiring {
+function toFiring(row: CoreTables["cron_firings"]): CronFiring {
   const { cron_id, scheduled_at, fired_at, run_id, skipped, manual } = row;
   const firing = { cron_id, scheduled_at, fired_at, run_id, skipped: skipped as SkipReason | null };
   return manual === 1 ? { ...firing, manual: true } : firing;

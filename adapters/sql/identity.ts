@@ -11,7 +11,7 @@ import {
 } from "../../lib/storage/identity.ts";
 import { type Database, readAll } from "./database.ts";
 import { createDeploymentStorage } from "./deployments.ts";
-import type { Tables } from "./schema/tables.ts";
+import type { CoreTables } from "./schema/tables.ts";
 import {
   deleteMembership,
   deleteProjectsOfWorkspace,
@@ -161,7 +161,7 @@ function toGrants(rows: readonly KeyPart[]): KeyGrants | null {
   const { part: _, parent, name, ...key } = keyPart;
   const toUnit = ({ id, name, created_at }: KeyPart) => ({ id, name, created_at, deleted_at: null });
   return {
-    key: toKey({ ...key, organization_id: parent, short_key: name } as Tables["api_keys"]),
+    key: toKey({ ...key, organization_id: parent, short_key: name } as CoreTables["api_keys"]),
     memberships: selectPart(2).map((row) =>
       toMembership({ subject_id: row.id, scope_id: row.parent, permissions: row.name }),
     ),
@@ -173,15 +173,15 @@ function toGrants(rows: readonly KeyPart[]): KeyGrants | null {
 /** The kind of a unit decides its columns, which the statement does not know. */
 const castRow = <Row>(row: object): Row => row as Row;
 
-const toKey = ({ kind, ...key }: Tables["api_keys"]): ApiKeyRow => ({ ...key, kind: kind as ApiKeyRow["kind"] });
+const toKey = ({ kind, ...key }: CoreTables["api_keys"]): ApiKeyRow => ({ ...key, kind: kind as ApiKeyRow["kind"] });
 
-const toColumns = (membership: MembershipRow): Tables["memberships"] => ({
+const toColumns = (membership: MembershipRow): CoreTables["memberships"] => ({
   ...membership,
   permissions: JSON.stringify(membership.permissions),
 });
 
 /** Converts a row. Leaves out permissions that only a later release knows. */
-function toMembership({ subject_id, scope_id, permissions }: Tables["memberships"]): MembershipRow {
+function toMembership({ subject_id, scope_id, permissions }: CoreTables["memberships"]): MembershipRow {
   const knownPermissions = (JSON.parse(permissions) as readonly string[]).filter(
     (permission): permission is Permission => (PERMISSIONS as readonly string[]).includes(permission),
   );

@@ -19,7 +19,7 @@ import { type Database, readAll, readOne } from "./database.ts";
 import { isFailedAssertion } from "./errors.ts";
 import { createNamespaceLister, endOfPrefix, parseNamespace, toPath } from "./namespaces.ts";
 import type { Statement } from "./query.ts";
-import type { Tables } from "./schema/tables.ts";
+import type { CoreTables } from "./schema/tables.ts";
 import {
   assertItem,
   type CandidatesShape,
@@ -265,7 +265,7 @@ interface StoredItem {
   readonly score?: number;
 }
 
-function toStored(stored: Tables["store_items"]): StoredItem {
+function toStored(stored: CoreTables["store_items"]): StoredItem {
   const { path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at } = stored;
   const times = { created_at, updated_at, ttl_ms, expires_at };
   const item = { namespace: parseNamespace(path), key, value: JSON.parse(value) as JsonObject, ...times };

@@ -2,10 +2,10 @@
 import type { ItemStorage, NamespaceQuery } from "../../lib/storage/items.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
 import type { Database } from "./database.ts";
-import type { Tables } from "./schema/tables.ts";
+import type { CoreTables } from "./schema/tables.ts";
 import { selectNextCandidates, selectPaths } from "./statements/items.ts";
 
-type Row = Tables["store_items"];
+type Row = CoreTables["store_items"];
 
 /** Rows per read. */
 const PAGE_ROWS = 500;

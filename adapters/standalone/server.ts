@@ -6,7 +6,7 @@ import { type AuthMode, createService, type Service, type ServiceOptions } from 
 import type { IdentityStore, Storage } from "../../lib/storage/types.ts";
 import { isLibsql, isPostgres, openDatabase, sqliteDriver } from "../database.ts";
 import { docsPage } from "../docs-page.ts";
-import { type Fetch, type Listener, serve as listen, PortTaken } from "../node/mod.ts";
+import { type FetchHandler, type Listener, serve as listen, PortTaken } from "../node/mod.ts";
 import { studio } from "../studio/mod.ts";
 import { createListedKeyStore, requireSafeAccess } from "./access.ts";
 import { type CommandOptions, type OptionValue, redactDatabaseUrl } from "./command-options.ts";
@@ -269,7 +269,7 @@ export function openStorage({ value, setting }: OptionValue): Promise<Storage> {
 
 /** An asked-for port or an error; without one the first free port from 2024 on. */
 async function listenFrom(
-  handler: Fetch,
+  handler: FetchHandler,
   { host, port }: CommandOptions,
   { max_message_bytes }: { readonly max_message_bytes: number | undefined },
 ): Promise<Listener> {

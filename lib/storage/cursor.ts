@@ -25,7 +25,7 @@ export interface CursorQuery {
 
 const invalidCursorError = (): InputError => invalidFieldError("cursor", "must be the `next` of the page before");
 
-/** Parses the cursor of a list; no position without one. Throws `invalid` for any other text. */
+/** Parses the cursor of a list; returns an empty object without one. Throws `invalid` for any other text. */
 export function decodeCursor(cursor: string | undefined): { readonly after?: ListPosition } {
   if (cursor === undefined) return {};
   const [, time, id] = /^(-?\d{1,15})_([\w-]{1,64})$/.exec(cursor) ?? [];
@@ -33,10 +33,11 @@ export function decodeCursor(cursor: string | undefined): { readonly after?: Lis
   return { after: { created_at: Number(time), id } };
 }
 
+/** Returns the cursor of a position; null for null, at the end of a list. */
 export const encodeCursor = (position: ListPosition | null): string | null =>
   position && `${position.created_at}_${position.id}`;
 
-/** Errors: invalid. */
+/** Returns the number of rows before the page; 0 without a cursor. Throws `invalid` for any other text. */
 export function decodeOffset(cursor: string | undefined): number {
   if (cursor === undefined) return 0;
   if (!/^o\d{1,12}$/.test(cursor)) throw invalidCursorError();

@@ -192,19 +192,21 @@ export interface IdentityStore {
     },
     now: number,
   ): Promise<IdentityWriteResult<DeploymentRow>>;
+  /** Reads a deployment. Returns null if there is none. */
   getDeployment(name: string): Promise<DeploymentRow | null>;
+  /** Writes the members of `change` and returns the deployment, or null if there is none. */
   updateDeployment(
     name: string,
     change: { readonly owner_user_id?: string | null; readonly shared?: boolean },
   ): Promise<DeploymentRow | null>;
-  /** Lists deployments, sorted by name. */
+  /** Lists the deployments of an organization, sorted by name; none for an unknown organization. */
   listDeployments(organization_id: string): Promise<readonly DeploymentRow[]>;
 
   /** True if keys can have any format, so that every key is looked up. */
   readonly any_keys?: boolean;
   /** Finds a key, including expired and revoked ones. Returns null if there is none. */
   findKey(key_hash: string): Promise<KeyGrants | null>;
-  /** Stores that the key was used. */
+  /** Stores that the key was used, at most once a minute. Has no effect for an unknown key. */
   touchKey(id: string, now: number): Promise<void>;
   /** Creates a key. `short_key_taken`: another key of the organization has this short form. */
   createKey(
@@ -216,13 +218,17 @@ export interface IdentityStore {
   /** Lists keys, oldest first. Default: of all organizations, without a limit. */
   listKeys(query: { readonly organization_id?: string; readonly limit?: number }): Promise<readonly ApiKeyRow[]>;
 
+  /** Creates a workspace or a project. `name_taken`: another one of the same parent has the name; nothing was written. */
   createUnit<Kind extends UnitKind>(kind: Kind, row: UnitRows[Kind]): Promise<IdentityWriteResult<UnitRows[Kind]>>;
+  /** Renames a workspace or a project. `not_found`: it does not exist or is deleted. */
   renameUnit<Kind extends UnitKind>(kind: Kind, id: string, name: string): Promise<IdentityWriteResult<UnitRows[Kind]>>;
   /** Deletes a workspace with its projects, or a project. Returns null if it does not exist. */
   deleteUnit<Kind extends UnitKind>(kind: Kind, id: string, now: number): Promise<UnitRows[Kind] | null>;
   /** Lists the workspaces of organizations or the projects of workspaces, sorted by name, without deleted ones. */
   listUnits<Kind extends UnitKind>(kind: Kind, parent_ids: readonly string[]): Promise<readonly UnitRows[Kind][]>;
+  /** Creates a user. `name_taken`: another user has the email; nothing was written. */
   createUser(user: UserRow): Promise<IdentityWriteResult<UserRow>>;
+  /** Marks a user as deleted, revokes its tokens and ends its memberships. Returns it, or null if there is none. */
   deleteUser(id: string, now: number): Promise<UserRow | null>;
   /** Finds a user by id or email. Returns null if there is none. */
   getUser(user: string): Promise<UserRow | null>;
@@ -238,6 +244,7 @@ export interface IdentityStore {
   listUsers(organization_id: string): Promise<readonly UserRow[]>;
   /** Replaces the permissions of the subject on the scope. An empty list ends the membership. */
   setMembership(membership: MembershipRow): Promise<void>;
+  /** Lists the memberships of a user or a key; none for an unknown one. */
   listMemberships(subject_id: string): Promise<readonly MembershipRow[]>;
   /** Reads the names of these ids, including deleted entities. */
   readNames(ids: {

@@ -42,9 +42,9 @@ export const JOURNAL_PAGE_ROWS = 2_500;
 
 /** The storage operations of durable calls. */
 export interface DurableCallStorage {
-  /** Reads a call of a visible thread. */
+  /** Reads a call. Returns null if it does not exist or its thread is not visible. */
   getCall(scope: Scope, thread_id: string, call_id: string): Promise<DurableCallRow | null>;
-  /** Reads the newest call of a thread. */
+  /** Reads the newest call of a thread. Returns null if it has none or is not visible. */
   getNewestCall(scope: Scope, thread_id: string): Promise<DurableCallRow | null>;
   /** Reads journal entries from `idx` on, in order, at most `JOURNAL_PAGE_ROWS`. Fewer than that means the end. */
   readJournalEntries(
@@ -53,9 +53,12 @@ export interface DurableCallStorage {
     call_id: string,
     idx: number,
   ): Promise<readonly StoredJournalEntry[]>;
-  /** Reads the events of a call after `seq`, in order. */
+  /** Reads the events of a call after `seq`, in order, also those read before. Returns none for an unknown call. */
   readCallEvents(scope: Scope, thread_id: string, call_id: string, seq: number): Promise<readonly ExternalEventRow[]>;
-  /** Finds the call and the wait of a token, and the event that came with it. */
+  /**
+   * Finds the call and the wait of a token. `answer` is the payload of the event that came with it, undefined before. Returns null
+   * for an unknown token. Applies no filter, because the token is the permission.
+   */
   findToken(
     scope: Scope,
     token_hash: string,
@@ -73,9 +76,9 @@ export interface DurableCallStorage {
     event: Omit<ExternalEventRow, "seq">,
     now: number,
   ): Promise<"stored" | null>;
-  /** Counts suspended runs. */
+  /** Counts the suspended runs of the deployment. */
   countSuspended(scope: Scope): Promise<number>;
-  /** Reads calls that are due and have no active run. */
+  /** Reads at most `limit` calls that are due and have no active run, those that are due longest first. */
   listDueCalls(scope: Scope, now: number, limit: number): Promise<readonly DurableCallRow[]>;
   /** Changes when a call is due, and ends it if `ended_at` is set. Has no effect if it is not due as in `expected`. */
   setCallDue(scope: Scope, expected: DurableCallRow, due_at: number | null, ended_at: number | null): Promise<void>;

@@ -6,7 +6,7 @@ import { idempotencyLockKey, type RowFinder, threadLockKey } from "../database.t
 import { RUN_COLUMNS, runClaimedStatements, runCreatedStatements, THREAD_COLUMNS } from "../features.ts";
 import { insertIndexEntries, replaceIndexEntries } from "../metadata-index.ts";
 import type { Statement } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import type { FireTime } from "../statements/crons.ts";
 import {
   type DecisionShape,
@@ -84,7 +84,7 @@ type Decision = ReturnType<typeof toDecision>;
 
 /** The statements on the thread of a new run. `taken` is the first one of the batch: it returns the thread if it takes the run. */
 interface ThreadStatements {
-  readonly threadStatement: Statement<Tables["threads"]>;
+  readonly threadStatement: Statement<CoreTables["threads"]>;
   readonly entries: readonly Statement<unknown>[];
   readonly eviction?: StopStatements;
 }

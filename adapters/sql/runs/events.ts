@@ -9,7 +9,7 @@ import {
 } from "../../../lib/storage/mod.ts";
 import { type Database, threadLockKey } from "../database.ts";
 import type { Statement } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import type { LeaseFence } from "../statements/checkpoints.ts";
 import { recordAllEvents, selectEvents, selectNewestEvent, upsertEvents } from "../statements/runs-events.ts";
 import { PAGE_ROWS, PAGE_SIZE } from "../statements/runs-frames.ts";
@@ -54,7 +54,7 @@ function toEvents({
   first_seq,
   run_id,
   events,
-}: Pick<Tables["thread_events"], "first_seq" | "run_id" | "events">): StoredThreadEvent[] {
+}: Pick<CoreTables["thread_events"], "first_seq" | "run_id" | "events">): StoredThreadEvent[] {
   return (JSON.parse(events) as PackedEvent[]).map(
     ([offset, method, namespace, timestamp, data, node, checkpoint_id, name]) => ({
       seq: first_seq + offset,

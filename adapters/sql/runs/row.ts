@@ -10,7 +10,7 @@ import type {
   RunStatus,
 } from "../../../lib/storage/mod.ts";
 import { decodeJson, encodeJson } from "../columns.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import type { HEADER_COLUMNS } from "../statements/runs-search.ts";
 import { toThread } from "../threads.ts";
 
@@ -36,16 +36,16 @@ export const parseClaimLog = (stored: string | null): ListedRun["claim_log"] =>
     .reverse()
     .map((line) => JSON.parse(line) as ListedRun["claim_log"][number]);
 
-type StoredHead = Pick<Tables["runs"], (typeof HEADER_COLUMNS)[number]>;
+type StoredHead = Pick<CoreTables["runs"], (typeof HEADER_COLUMNS)[number]>;
 type StoredRun = StoredHead &
-  Pick<Tables["runs"], "result" | "feedback" | "auth_user"> & {
+  Pick<CoreTables["runs"], "result" | "feedback" | "auth_user"> & {
     /** No text where the run was made just now. */
     readonly kwargs: string | JsonObject;
   };
 
 /** The columns of a run that a claim reads. */
 export type StoredClaim = StoredRun &
-  Pick<Tables["runs"], "lease_token" | "has_checkpoint" | "cancelled" | "counts_as_attempt"> & {
+  Pick<CoreTables["runs"], "lease_token" | "has_checkpoint" | "cancelled" | "counts_as_attempt"> & {
     readonly last_frame: number;
   };
 
@@ -100,7 +100,7 @@ export function toRunHead(stored: StoredHead): RunHeader {
 }
 
 /** Returns the claim that the row of a run shows; null while the run is not running. */
-export function toClaim(stored: StoredClaim, thread: Tables["threads"]): ClaimedRun | null {
+export function toClaim(stored: StoredClaim, thread: CoreTables["threads"]): ClaimedRun | null {
   if (stored.status !== "running") return null;
   const { run_id, thread_id, last_frame } = stored;
   const lease: Lease = { run_id, thread_id, token: stored.lease_token as string };

@@ -7,9 +7,9 @@ import { toFilterArgument } from "../filter-argument.ts";
 import {
   countRuns,
   type ListedRow,
+  type RunSearchShape,
   type SearchArguments,
   type SearchCondition,
-  type SearchShape,
   STATUS_NAMES,
   STATUSES,
   searchRuns,
@@ -31,7 +31,7 @@ const INDEXED_CONDITIONS: ReadonlySet<SearchCondition> = new Set(["after", "crea
 const toFilter = ({ metadata = {} }: RunSearch): Filter =>
   Object.entries(metadata).map(([key, equals]) => ({ key, equals: equals as Scalar }));
 
-function toShape({ filter }: Scope, query: RunSearch): SearchShape {
+function toShape({ filter }: Scope, query: RunSearch): RunSearchShape {
   const { status = STATUSES, run_id, thread_id, cron_id } = query;
   const conditions: SearchCondition[] = QUERY_CONDITIONS.filter((name) => query[name] !== undefined);
   if (toFilterArgument(toFilter(query)) !== null) conditions.push("metadata");
@@ -43,7 +43,7 @@ function toShape({ filter }: Scope, query: RunSearch): SearchShape {
   };
 }
 
-function toArguments({ deployment, filter }: Scope, query: RunSearch, { statuses }: SearchShape): SearchArguments {
+function toArguments({ deployment, filter }: Scope, query: RunSearch, { statuses }: RunSearchShape): SearchArguments {
   const { run_id = "", thread_id = "", cron_id = "", assistant_id = "", graph_id = "", user_id = "", limit } = query;
   const { started_after = 0, started_before = 0, created_after = 0, created_before = 0, after } = query;
   return {
@@ -60,7 +60,7 @@ function toArguments({ deployment, filter }: Scope, query: RunSearch, { statuses
 /** Returns how far a search goes that tests rows; null if it goes to the end or needs no limit. */
 async function findLastTested(
   driver: Database,
-  shape: SearchShape,
+  shape: RunSearchShape,
   args: SearchArguments,
 ): Promise<ListPosition | null> {
   const conditions = shape.conditions.filter((name) => INDEXED_CONDITIONS.has(name));

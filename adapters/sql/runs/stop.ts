@@ -4,7 +4,7 @@ import { createRowFinder, type Database, type RowFinder, threadLockKey } from ".
 import { RUNS_DELETED, RUNS_ENDED } from "../features.ts";
 import { toFilterArgument } from "../filter-argument.ts";
 import type { Statement } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import {
   deleteEvents,
   deleteOfFeatures,
@@ -39,7 +39,8 @@ export const toStopArguments = (
   args: Pick<StopArguments, "deployment" | "now"> & Partial<StopArguments>,
 ): StopArguments => ({ thread_id: "", run_id: "", run_ids: "", filter: "", ...args });
 
-type Stored = Pick<Tables["runs"], "run_id" | "thread_id"> & Partial<Pick<Tables["runs"], "end_frame" | "lease_token">>;
+type Stored = Pick<CoreTables["runs"], "run_id" | "thread_id"> &
+  Partial<Pick<CoreTables["runs"], "end_frame" | "lease_token">>;
 
 const toStopped = (
   { run_id, thread_id, end_frame = null, lease_token = null }: Stored,

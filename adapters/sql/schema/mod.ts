@@ -1,12 +1,6 @@
 /** The schema: every table once, and the numbered steps that change older databases. */
 import { type FeatureTables, featureTables } from "../features.ts";
-import {
-  type Tables as CoreTables,
-  coreTables,
-  type RowsOf,
-  type SchemaDialect,
-  type TableDefinition,
-} from "./tables.ts";
+import { type CoreTables, coreTables, type RowsOf, type SchemaDialect, type TableDefinition } from "./tables.ts";
 
 /** Table name → type of its rows. */
 export type Tables = CoreTables & RowsOf<FeatureTables>;

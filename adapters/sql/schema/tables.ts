@@ -54,10 +54,10 @@ export type ColumnsOf<Table extends TableDefinition> = {
 export type RowsOf<Tables extends Definitions> = { [Table in keyof Tables]: ColumnsOf<Tables[Table]> };
 
 /** The rows of the core's tables. */
-export type Tables = RowsOf<CoreDefinitions>;
+export type CoreTables = RowsOf<CoreDefinitions>;
 
 /** The columns of a checkpoint, write or channel value that hold its payload: text or bytes, the other one is null. */
-export type PayloadColumns = Pick<Tables["checkpoints"], "type" | "data" | "bytes">;
+export type PayloadColumns = Pick<CoreTables["checkpoints"], "type" | "data" | "bytes">;
 
 export type SchemaDialect = "sqlite" | "postgres";
 

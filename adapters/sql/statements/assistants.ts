@@ -4,9 +4,9 @@ import { isPermitted } from "../filter.ts";
 import { bigint, columns, orNull } from "../parameters.ts";
 import { createBuilder, query, scopedQuery, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const keyTypes = columns(agentTables.assistants, ["deployment", "assistant_id"]);
 const contentTypes = columns(agentTables.assistants, [

@@ -4,12 +4,12 @@ import { jsonRows } from "../functions.ts";
 import { columns, text } from "../parameters.ts";
 import { query } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 
 const ADDRESS_COLUMNS = { ns: "text", channel: "text", version: "text" } as const;
 
 /** A value, and how many active runs have stored it: such a run may write it again. */
-export type ValueRow = Omit<Tables["channel_values"], "deployment" | "thread_id"> & { readonly open: number };
+export type ValueRow = Omit<CoreTables["channel_values"], "deployment" | "thread_id"> & { readonly open: number };
 
 /**
  * Selects the values that `wanted` lists, and all values that they extend, up to those that `known` lists, which come without data.

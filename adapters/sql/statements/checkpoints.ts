@@ -5,9 +5,9 @@ import { jsonRows } from "../functions.ts";
 import { bigint, columns, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, rowsQuery, scopedQuery, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 
@@ -262,7 +262,9 @@ export const selectCheckpoints = shapedQuery(
 export const selectWrites = query(
   { ...threadTypes, addresses: text },
   (p) =>
-    sql<Tables["checkpoint_writes"]>`select w.* from ${jsonRows(p.addresses, { ns: "text", checkpoint_id: "text" })} j
+    sql<
+      CoreTables["checkpoint_writes"]
+    >`select w.* from ${jsonRows(p.addresses, { ns: "text", checkpoint_id: "text" })} j
     cross join checkpoint_writes w
     where w.deployment = ${p.deployment} and w.thread_id = ${p.thread_id} and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id`,
   stable,

@@ -6,10 +6,10 @@ import { bigint, columns, type Operands, orNull, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import { cronTables } from "../schema/crons.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { orphanedEntries } from "./metadata-index.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 

@@ -2,9 +2,9 @@
 import { type RawBuilder, sql } from "kysely";
 import { bigint, type Operands, orNull, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, shapedQuery } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 /** An id; null if there is no such row. */
 type Id = RawBuilder<string>;

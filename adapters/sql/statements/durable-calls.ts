@@ -5,12 +5,12 @@ import { isThreadPermitted } from "../filter.ts";
 import { bigint, type Operand, type Operands, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, rowsQuery, scopedQuery } from "../query.ts";
 import type { callTables } from "../schema/durable-calls.ts";
-import type { RowsOf, Tables } from "../schema/tables.ts";
+import type { CoreTables, RowsOf } from "../schema/tables.ts";
 import { holdsLease, whileLeased } from "./checkpoints.ts";
 
 type Rows = RowsOf<typeof callTables>;
 
-const db = createBuilder<Tables & Rows>();
+const db = createBuilder<CoreTables & Rows>();
 
 const stable = { stable: true };
 

@@ -7,9 +7,9 @@ import { jsonRows, jsonStrings } from "../functions.ts";
 import { type ArgumentsFor, bigint, columns, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery, shapedQuery } from "../query.ts";
 import { feedbackTables } from "../schema/feedback.ts";
-import type { RowsOf, Tables } from "../schema/tables.ts";
+import type { CoreTables, RowsOf } from "../schema/tables.ts";
 
-const db = createBuilder<Tables & RowsOf<typeof feedbackTables>>();
+const db = createBuilder<CoreTables & RowsOf<typeof feedbackTables>>();
 
 const stable = { stable: true };
 

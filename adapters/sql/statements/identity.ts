@@ -4,9 +4,9 @@ import { jsonStrings } from "../functions.ts";
 import { bigint, columns, orNull, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, shapedQuery } from "../query.ts";
 import { identityTables } from "../schema/identity.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const keyTypes = columns(identityTables.api_keys, [
   "id",
@@ -104,7 +104,7 @@ export const selectKeys = query({ organization_id: orNull(text), limit: bigint }
 );
 
 /** A row of a key, of one of its memberships, or of a workspace or project of its organization. */
-export interface KeyPart extends Omit<Tables["api_keys"], "organization_id" | "short_key" | "kind" | "key_hash"> {
+export interface KeyPart extends Omit<CoreTables["api_keys"], "organization_id" | "short_key" | "kind" | "key_hash"> {
   readonly part: 1 | 2 | 3 | 4;
   /** The organization of a key or workspace, the scope of a membership, the workspace of a project. */
   readonly parent: string;

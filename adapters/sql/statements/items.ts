@@ -5,9 +5,9 @@ import { containsText, jsonRows, mayReachBound } from "../functions.ts";
 import { bigint, columns, double, type Operand, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shapedQuery, shapedRowsQuery } from "../query.ts";
 import { cronTables } from "../schema/crons.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 
@@ -156,7 +156,7 @@ function areCandidates(
 export const selectNewestCandidates = shapedRowsQuery(
   { ...rows, types: { ...candidateTypes, start: text, offset: bigint } },
   (p, conditions, shape) =>
-    sql<Tables["store_items"]>`select * from store_items where deployment = ${p.deployment} and (path, key) in (
+    sql<CoreTables["store_items"]>`select * from store_items where deployment = ${p.deployment} and (path, key) in (
       select path, key from store_items where ${areCandidates(p, conditions, shape)} and path >= ${p.start}
       order by updated_at desc, path, key limit ${p.limit} offset ${p.offset})
     order by updated_at desc, path, key`,
@@ -167,7 +167,7 @@ export const selectNewestCandidates = shapedRowsQuery(
 export const selectNextCandidates = shapedRowsQuery(
   { ...rows, types: { ...candidateTypes, after_path: text, after_key: text } },
   (p, conditions, shape) =>
-    sql<Tables["store_items"]>`select * from store_items where ${areCandidates(p, conditions, shape)}
+    sql<CoreTables["store_items"]>`select * from store_items where ${areCandidates(p, conditions, shape)}
       and (path, key) > (${p.after_path}, ${p.after_key}) order by path, key limit ${p.limit}`,
   { ...stable, shapes },
 );
@@ -176,7 +176,7 @@ export const selectNextCandidates = shapedRowsQuery(
 export const selectItems = query(
   { deployment: text, places: text, now: bigint },
   (p) =>
-    sql<Tables["store_items"]>`select i.* from ${jsonAddresses(p.places)} as listed cross join store_items i
+    sql<CoreTables["store_items"]>`select i.* from ${jsonAddresses(p.places)} as listed cross join store_items i
     where i.deployment = ${p.deployment} and i.path = listed.path and i.key = listed.key and ${isAlive(p.now)}`,
   stable,
 );

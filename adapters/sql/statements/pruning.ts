@@ -9,7 +9,7 @@ import { isPermitted } from "../filter.ts";
 import { containsText, jsonMembers, jsonParents, jsonStrings } from "../functions.ts";
 import { bigint, type Operand, type ParametersFor, text } from "../parameters.ts";
 import { query, scopedQuery, shapedQuery } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { busy } from "../thread-status.ts";
 import { orphanedEntries } from "./metadata-index.ts";
 import { findStatement } from "./runs-stop.ts";
@@ -28,7 +28,7 @@ const isExpired = (now: Operand<number>): RawBuilder<boolean> => sql<boolean>`tt
 export const selectExpiredThreads = scopedQuery(
   { deployment: text, now: bigint, limit: bigint },
   (p, filter) =>
-    sql<Pick<Tables["threads"], "thread_id" | "ttl_strategy">>`select thread_id, ttl_strategy from threads
+    sql<Pick<CoreTables["threads"], "thread_id" | "ttl_strategy">>`select thread_id, ttl_strategy from threads
     where deployment = ${p.deployment} and ${isExpired(p.now)}
       and hidden = 0 and not ${busy} and ${isPermitted(sql`metadata`, filter)}
     order by (${lastChange} + ttl_ms) limit ${p.limit}`,

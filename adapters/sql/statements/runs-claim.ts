@@ -3,9 +3,9 @@ import { type RawBuilder, sql } from "kysely";
 import { isInJsonList, jsonNumber, jsonStrings, rowByRow } from "../functions.ts";
 import { bigint, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 
@@ -134,7 +134,7 @@ export const requeueExpired = query({ deployment: text, run_ids: text, now: bigi
 // -------------------------------------------------------------------- claims
 
 /** A run that was leased, with the number of its newest stored frame. */
-export type LeasedRun = Tables["runs"] & { last_frame: number };
+export type LeasedRun = CoreTables["runs"] & { last_frame: number };
 
 /**
  * Counts the starts of a run, with this claim. While progress counts for its graph, only the starts since the latest attempt that stored a
@@ -195,7 +195,7 @@ export const acquireThreadLock = query(
   { deployment: text, token: text, lease_until: bigint },
   (p) =>
     sql<
-      Tables["threads"]
+      CoreTables["threads"]
     >`update threads set slot_token = ${p.token}, slot_until = ${p.lease_until}, claim_count = claim_count + 1
     where deployment = ${p.deployment} and thread_id = (select thread_id from runs
       where deployment = ${p.deployment} and status = 'running' and lease_token = ${p.token}) returning *`,

@@ -16,12 +16,12 @@ import { jsonStrings } from "../functions.ts";
 import { bigint, columns, type Operand, type Operands, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertFrom, query, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { busy } from "../thread-status.ts";
 import { isFireTimeOpen } from "./crons.ts";
 import { isDue } from "./runs-claim.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 
@@ -185,7 +185,7 @@ export const takeThread = shapedQuery(
   (p, { strategy, origin, limited }) => {
     const { isWithinLimits, evicts } = STRATEGIES[strategy];
     const pendingAfter = sql`${pendingRuns(p.deployment)}${evicts ? sql` - ${pendingRunsOfThread}` : sql``}`;
-    return sql<Tables["threads"]>`update threads set updated_at = ${p.now}, graph_id = ${p.graph_id},
+    return sql<CoreTables["threads"]>`update threads set updated_at = ${p.now}, graph_id = ${p.graph_id},
       metadata = coalesce(${p.metadata}, metadata), config = coalesce(${p.config}, config),
       revision = revision + ${p.changes}, last_run = ${p.run_id}, run_count = run_count + 1,
       (slot_token, slot_until, claim_count) = (select
@@ -299,7 +299,7 @@ export const selectRunOfKey = query(
   columns(agentTables.idempotency_keys, ["deployment", "route", "key"]),
   (p) =>
     sql<
-      { key_hash: string } & (Tables["runs"] | { run_id: null })
+      { key_hash: string } & (CoreTables["runs"] | { run_id: null })
     >`select k.body_hash as key_hash, r.* from idempotency_keys k
     left join runs r on r.deployment = k.deployment and r.run_id = k.run_id
     where k.deployment = ${p.deployment} and k.route = ${p.route} and k.key = ${p.key}`,

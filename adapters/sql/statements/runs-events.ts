@@ -3,11 +3,11 @@ import { type Expression, type RawBuilder, sql } from "kysely";
 import { isPermitted, isThreadPermitted } from "../filter.ts";
 import { bigint, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { whileLeased } from "./checkpoints.ts";
 import { isInPage } from "./runs-frames.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 
@@ -160,7 +160,7 @@ export const selectEvents = scopedQuery(
   (p, filter) => {
     const isOfThread = sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id}`;
     const isReadable = sql<boolean>`first_seq < ${endOfOpenClaim(p)} and methods & ${p.methods} <> 0`;
-    return sql<Pick<Tables["thread_events"], "first_seq" | "last_seq" | "run_id" | "events">>`
+    return sql<Pick<CoreTables["thread_events"], "first_seq" | "last_seq" | "run_id" | "events">>`
       select first_seq, last_seq, run_id, events from thread_events
       where ${isInPage(["thread_events", "first_seq", "last_seq"], p.after, isOfThread, isReadable)}
         and ${isThreadPermitted("thread_events", filter)}

@@ -3,10 +3,10 @@ import { type Expression, type RawBuilder, sql } from "kysely";
 import { isThreadPermitted } from "../filter.ts";
 import { bigint, type Operand, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { whileLeased } from "./checkpoints.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 
@@ -70,7 +70,7 @@ export function isInPage(
 export const selectFrames = scopedQuery(
   { deployment: text, run_id: text, after: bigint },
   (p, filter) =>
-    sql<Pick<Tables["run_frames"], "first_id" | "frames">>`select first_id, frames from run_frames
+    sql<Pick<CoreTables["run_frames"], "first_id" | "frames">>`select first_id, frames from run_frames
     where ${isInPage(["run_frames", "first_id", "last_id"], p.after, sql`run_id = ${p.run_id}`, sql`true`)}
       and exists (select 1 from runs where run_id = ${p.run_id} and deployment = ${p.deployment}
         and ${isThreadPermitted("runs", filter)})

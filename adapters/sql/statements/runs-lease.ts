@@ -3,13 +3,13 @@ import { type RawBuilder, sql } from "kysely";
 import { RUNS_ENDED } from "../features.ts";
 import { bigint, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shapedQuery } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { holdsLease, whileLeased } from "./checkpoints.ts";
 import { hasNewEvents } from "./durable-calls.ts";
 import { requeueAssignments } from "./runs-claim.ts";
 import { findStatement } from "./runs-stop.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 

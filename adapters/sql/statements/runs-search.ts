@@ -6,7 +6,7 @@ import { type FilterParameter, isPermitted, isThreadPermitted } from "../filter.
 import { jsonStrings } from "../functions.ts";
 import { type ArgumentsFor, bigint, type ParametersFor, text } from "../parameters.ts";
 import { scopedQuery, shapedQuery } from "../query.ts";
-import type { RowsOf, Tables } from "../schema/tables.ts";
+import type { CoreTables, RowsOf } from "../schema/tables.ts";
 import type { usageTables } from "../schema/usage.ts";
 
 /** The columns of a run without those that may be large. */
@@ -24,7 +24,7 @@ export const HEADER_COLUMNS = [
   ] as const),
   ...(["error", "has_frames", "end_frame", "user_id", "api_key", "webhook", "webhook_host", "webhook_depth"] as const),
   ...(["cron_id", "cancel_reason", "call_id", "waiting_for"] as const),
-] as const satisfies readonly (keyof Tables["runs"])[];
+] as const satisfies readonly (keyof CoreTables["runs"])[];
 
 /** The columns of a list of runs. */
 const LIST_COLUMNS = [...HEADER_COLUMNS, "lease_until", "cancelled", "claim_log"] as const;
@@ -94,26 +94,26 @@ const CONDITIONS = {
 export type SearchCondition = keyof typeof CONDITIONS;
 
 /** Selects the runs that a search returns. */
-export interface SearchShape {
+export interface RunSearchShape {
   readonly statuses: readonly RunStatus[];
   readonly conditions: readonly SearchCondition[];
   /** The runs of one thread or cron, or one run: they are few, and read by an index of their own. */
   readonly narrow: boolean;
 }
 
-const createConditions = (p: SearchParameters, { conditions }: SearchShape): RawBuilder<unknown> =>
+const createConditions = (p: SearchParameters, { conditions }: RunSearchShape): RawBuilder<unknown> =>
   sql.join([sql`deployment = ${p.deployment}`, ...conditions.map((name) => CONDITIONS[name](p))], sql` and `);
 
 /** Selects how far a search that tests rows goes: to the newest position at which it has read 5,000 rows of a status. */
 export const selectLastTested = shapedQuery(
-  (_: SearchShape) => searchTypes,
+  (_: RunSearchShape) => searchTypes,
   (p, shape) => {
     const positions = shape.statuses.map(
       (status) => sql`select created_at, run_id from (
         select created_at, run_id from runs where ${createConditions(p, shape)} and status = ${p[status]}
         order by created_at desc, run_id desc limit 1 offset 4999) as ${sql.ref(status)}`,
     );
-    return sql<Pick<Tables["runs"], "created_at" | "run_id">>`
+    return sql<Pick<CoreTables["runs"], "created_at" | "run_id">>`
       select * from (${sql.join(positions, sql` union all `)}) as positions order by created_at desc, run_id desc limit 1`;
   },
   { stable: true, shapes: [{ statuses: ["pending", "success"], conditions: ["after"], narrow: false }] },
@@ -123,7 +123,7 @@ export const selectLastTested = shapedQuery(
  * Selects the ids of the page. Each status is read in the order of its index, so that the page costs as many rows as it has, whatever the
  * table holds. A narrow search has one list: `status || ''` is in no index.
  */
-function selectPageIds(p: SearchParameters, shape: SearchShape): RawBuilder<unknown> {
+function selectPageIds(p: SearchParameters, shape: RunSearchShape): RawBuilder<unknown> {
   const select = (condition: RawBuilder<unknown>, name: string): RawBuilder<unknown> =>
     sql`select run_id from (select run_id from runs where ${createConditions(p, shape)} and ${condition}
       order by created_at desc, run_id desc limit ${p.limit}) as ${sql.ref(name)}`;
@@ -137,12 +137,12 @@ function selectPageIds(p: SearchParameters, shape: SearchShape): RawBuilder<unkn
 type Trace = RowsOf<typeof usageTables>["traces"];
 
 /** A run with the usage in its trace, which is null without a trace. */
-export type ListedRow = Pick<Tables["runs"], (typeof LIST_COLUMNS)[number]> &
+export type ListedRow = Pick<CoreTables["runs"], (typeof LIST_COLUMNS)[number]> &
   (Pick<Trace, "trace_id" | "tokens_in" | "tokens_out" | "cost_usd"> | { readonly trace_id: null });
 
 /** Selects a page of runs, the newest first. None of the columns is large: a list of a thousand runs would read all their requests. */
 export const searchRuns = shapedQuery(
-  (_: SearchShape) => searchTypes,
+  (_: RunSearchShape) => searchTypes,
   (p, shape) =>
     sql<ListedRow>`select ${joinColumnNames(LIST_COLUMNS, "runs")}, traces.trace_id, traces.tokens_in, traces.tokens_out, traces.cost_usd
     from (${selectPageIds(p, shape)}) as found join runs on runs.run_id = found.run_id
@@ -191,7 +191,7 @@ export const selectRunTimes = scopedQuery(
       (status) => sql`select ${columns} from (
         select ${columns} from ${countedRuns(p, status, filter)} order by created_at desc limit ${p.limit}) as ${sql.ref(status)}`,
     );
-    return sql<Pick<Tables["runs"], "created_at" | "started_at" | "ended_at"> & { status: RunStatus }>`
+    return sql<Pick<CoreTables["runs"], "created_at" | "started_at" | "ended_at"> & { status: RunStatus }>`
       select * from (${sql.join(parts, sql` union all `)}) as times order by created_at desc limit ${p.limit}`;
   },
   stable,

@@ -8,10 +8,10 @@ import { isThreadPermitted } from "../filter.ts";
 import { jsonStrings } from "../functions.ts";
 import { type ArgumentsFor, bigint, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shapedQuery } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { deleteEventsWhere, insertEndsWhere, takeClaimNumbersWhere } from "./runs-events.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 // -------------------------------------------------------------- which runs
 
@@ -149,7 +149,7 @@ export const endFeatureOfUnclaimed = shapedQuery(
 /** Ends the runs that were never claimed, and returns them. */
 export const endUnclaimed = stopQuery(
   (p, selection) =>
-    sql<Pick<Tables["runs"], "run_id" | "thread_id" | "end_frame">>`
+    sql<Pick<CoreTables["runs"], "run_id" | "thread_id" | "end_frame">>`
       update runs set status = 'interrupted', ended_at = ${p.now}, updated_at = ${p.now},
         end_frame = cast(1 as bigint) + ${featureEndFrames}
       where ${isUnclaimed(p, selection)} returning run_id, thread_id, end_frame`,
@@ -158,7 +158,7 @@ export const endUnclaimed = stopQuery(
 /** Requests that workers end the runs, and returns them. A suspended run becomes due: a worker claims it once more to end it. */
 export const flagRuns = stopQuery(
   (p, selection) =>
-    sql<Pick<Tables["runs"], "run_id" | "thread_id" | "lease_token">>`
+    sql<Pick<CoreTables["runs"], "run_id" | "thread_id" | "lease_token">>`
       update runs set cancelled = 1,
         due_at = case when waiting_for is not null and due_at > updated_at then ${p.now} else due_at end,
         updated_at = case when waiting_for is not null and due_at > updated_at then ${p.now} else updated_at end
@@ -225,7 +225,7 @@ export const deleteOfFeatures = shapedQuery(
 /** Deletes runs, and returns them. The slots of their threads stay taken. */
 export const deleteRuns = stopQuery(
   (p, selection) =>
-    sql<Pick<Tables["runs"], "run_id" | "thread_id" | "lease_token">>`delete from runs
+    sql<Pick<CoreTables["runs"], "run_id" | "thread_id" | "lease_token">>`delete from runs
       where run_id in (${selectIds(p, selection)}) returning run_id, thread_id, lease_token`,
   SELECTIONS,
 );

@@ -4,9 +4,9 @@ import { RETENTION_TABLES } from "../features.ts";
 import { containsText, jsonRows, jsonStrings } from "../functions.ts";
 import { bigint, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shapedQuery } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 

@@ -3,10 +3,10 @@ import { sql } from "kysely";
 import { isThreadPermitted } from "../filter.ts";
 import { bigint, text } from "../parameters.ts";
 import { createBuilder, query, scopedQuery, shapedQuery } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { isRun } from "./runs-stop.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const runTypes = { deployment: text, thread_id: text, run_id: text };
 

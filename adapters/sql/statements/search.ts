@@ -7,11 +7,12 @@ import { containsTextIgnoreCase, jsonStrings } from "../functions.ts";
 import { bigint, columns, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shapedRowsQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { busy, effectiveStatus, running, waiting } from "../thread-status.ts";
 import { INDEXED_ROWS, type IndexedKind, mayHaveValue } from "./metadata-index.ts";
+import type { ThreadWithRuns } from "./threads.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 /** The arguments of the conditions on rows. Each condition has the name of its argument; the argument of some is not used. */
 const conditionTypes = {
@@ -301,13 +302,10 @@ export type SelectRows<Row> = ReturnType<typeof selectPage<Row>>;
 const page = { exact: true, where: [], values: 0, sort_by: "created_at", sort_order: "desc", listed: false } as const;
 
 /** Selects assistants that a search finds. */
-export const selectAssistants = selectPage(sql<Tables["assistants"]>`assistants.*`, [
+export const selectAssistants = selectPage(sql<CoreTables["assistants"]>`assistants.*`, [
   { ...page, kind: "assistant", entries: 0 },
   { ...page, kind: "assistant", entries: 2, where: ["graph_id", "name"], sort_by: "name", sort_order: "asc" },
 ]);
-
-/** A thread with its running run, and 1 if a run waits. */
-export type ThreadWithRuns = Tables["threads"] & { readonly running: string | null; readonly waiting: number };
 
 /** Selects threads that a search finds. */
 export const selectThreads = selectPage(sql<ThreadWithRuns>`threads.*, ${running} as running, ${waiting} as waiting`, [
@@ -319,7 +317,7 @@ export const selectThreads = selectPage(sql<ThreadWithRuns>`threads.*, ${running
 ]);
 
 /** Selects crons that a search finds. */
-export const selectCrons = selectPage(sql<Tables["crons"]>`crons.*`, [
+export const selectCrons = selectPage(sql<CoreTables["crons"]>`crons.*`, [
   { ...page, kind: "cron", entries: 0, where: ["assistant_id"] },
   { ...page, kind: "cron", entries: 1, where: ["disabled"], sort_by: "next_run_date" },
 ]);

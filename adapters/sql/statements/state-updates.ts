@@ -4,7 +4,7 @@ import type { ThreadKey } from "../channel-values.ts";
 import { columns, type Operands, type ParametersFor } from "../parameters.ts";
 import { createBuilder, query, rowsQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import {
   checkpointTypes,
   type ProgressAuthor,
@@ -15,7 +15,7 @@ import {
   writeTypes,
 } from "./checkpoints.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 

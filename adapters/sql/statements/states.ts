@@ -6,12 +6,12 @@ import { THREAD_COLUMNS, THREAD_COPIED } from "../features.ts";
 import { type FilterParameter, isPermitted } from "../filter.ts";
 import { bigint, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertFrom, query, scopedQuery, shapedQuery } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { busy } from "../thread-status.ts";
 import { findStatement } from "./runs-stop.ts";
 import { isMarked, toMarkedCount } from "./state-updates.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 

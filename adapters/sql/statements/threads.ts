@@ -8,12 +8,12 @@ import { containsText } from "../functions.ts";
 import { bigint, columns, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, scopedQuery, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { running, waiting } from "../thread-status.ts";
 import { orphanedEntries } from "./metadata-index.ts";
 import { findStatement } from "./runs-stop.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 
@@ -21,8 +21,8 @@ const keyTypes = { deployment: text, thread_id: text };
 
 const metadata = sql<string>`threads.metadata`;
 
-/** A thread with the columns that say whether its runs are active. */
-export type ThreadWithRuns = Tables["threads"] & { readonly running: string | null; readonly waiting: number };
+/** A thread with its running run, and 1 if a run waits. */
+export type ThreadWithRuns = CoreTables["threads"] & { readonly running: string | null; readonly waiting: number };
 
 // -------------------------------------------------------------------- writing
 

@@ -4,9 +4,9 @@ import { jsonStrings } from "../functions.ts";
 import { bigint, columns, text } from "../parameters.ts";
 import { createBuilder, query } from "../query.ts";
 import { identityTables } from "../schema/identity.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const idTypes = { id: text };
 

@@ -4,9 +4,9 @@ import { isThreadPermitted } from "../filter.ts";
 import { columns, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, scopedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 

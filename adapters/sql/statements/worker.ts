@@ -2,10 +2,10 @@
 import { type RawBuilder, sql } from "kysely";
 import { bigint, text } from "../parameters.ts";
 import { createBuilder, query, shapedQuery } from "../query.ts";
-import type { Tables } from "../schema/tables.ts";
+import type { CoreTables } from "../schema/tables.ts";
 import { requeueAssignments } from "./runs-claim.ts";
 
-const db = createBuilder<Tables>();
+const db = createBuilder<CoreTables>();
 
 // --------------------------------------------------------------------- probes
 

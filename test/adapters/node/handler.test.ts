@@ -4,11 +4,11 @@ import { createServer, type Server } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { describe, it } from "node:test";
 import express from "express";
-import { type Fetch, serve, toNodeHandler } from "../../../adapters/node/mod.ts";
+import { type FetchHandler, serve, toNodeHandler } from "../../../adapters/node/mod.ts";
 import { runtime } from "../../support/programs.ts";
 
 /** Answers with what it was sent. */
-const echo: Fetch = async (request) => {
+const echo: FetchHandler = async (request) => {
   const { pathname, search } = new URL(request.url);
   return Response.json({ method: request.method, path: pathname + search, body: await request.text() });
 };
@@ -61,7 +61,7 @@ describe(`greenroom/node on ${runtime}`, () => {
   });
 
   it("is a request listener of node:http, which responds before the body of the request has ended", async () => {
-    const upper: Fetch = ({ body }) =>
+    const upper: FetchHandler = ({ body }) =>
       new Response(
         body?.pipeThrough(
           new TransformStream<Uint8Array, Uint8Array>({

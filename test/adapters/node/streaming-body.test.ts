@@ -1,12 +1,15 @@
 /** Open bodies over a socket: `serve` takes them without the web stream around them. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Fetch, serve } from "../../../adapters/node/mod.ts";
+import { type FetchHandler, serve } from "../../../adapters/node/mod.ts";
 import { type Fake, fake, THREAD } from "../../lib/http/fake-service.ts";
 
 const request = { method: "POST", body: JSON.stringify({ assistant_id: "g" }) };
 
-async function served(use: (service: Fake, url: string) => Promise<void>, around?: (handler: Fetch) => Fetch) {
+async function served(
+  use: (service: Fake, url: string) => Promise<void>,
+  around?: (handler: FetchHandler) => FetchHandler,
+) {
   const service = fake();
   const server = await serve(around ? around(service.handler) : service.handler, { port: 0 });
   try {
@@ -70,7 +73,7 @@ describe("a streaming body over a socket", () => {
 
   it("is sent once if a copy of it was read", async () => {
     let copy = Promise.resolve("");
-    const around = (handler: Fetch) => async (incoming: Request, host?: object) => {
+    const around = (handler: FetchHandler) => async (incoming: Request, host?: object) => {
       const answer = await handler(incoming, host);
       copy = answer.clone().text();
       return answer;
