@@ -1,4 +1,4 @@
-/** These parts of the studio stay visible: the buttons of an approval, the wake time of a sleeping run, each control of a state. */
+/** Each part of the studio that a task needs is visible: the buttons of an approval, the wake time of a run, the controls of a state. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Locator } from "playwright-core";

@@ -18,7 +18,7 @@ describe("createLazyModule", () => {
     assert.equal(loads, 0);
     assert.deepEqual(await Promise.all([calls.double(1), calls.second(), calls.double(2)]), [2, "the same", 4]);
     assert.equal(loads, 1);
-    // No promise more than the call's own.
+    // The call returns the promise of the module without another one around it.
     assert.equal(calls.second(), answer);
   });
 

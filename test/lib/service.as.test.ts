@@ -1,4 +1,4 @@
-/** The nouns of a service as one user may use them, in process. */
+/** The resources of a service for one user in process. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/mod.ts";

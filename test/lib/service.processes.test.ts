@@ -1,4 +1,4 @@
-/** Processes that share a database: each takes requests, and any of them executes the runs. */
+/** Processes that share a database: each serves requests, and any of them executes the runs. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Frame, Run, RunCreate, Service } from "../../lib/mod.ts";
@@ -7,7 +7,7 @@ import type { Storage } from "../../lib/storage/types.ts";
 import { collect, type Faulty, faulty, kill } from "../support/faulty.ts";
 import { type Mode, type Processes, type ProcessesOptions, processes } from "../support/shared-database.ts";
 
-// The services' own timers keep no process alive.
+// Timers of services keep no process alive.
 let alive: ReturnType<typeof setInterval>;
 before(() => {
   alive = setInterval(() => {}, 1_000);
@@ -37,7 +37,7 @@ interface Two extends Processes {
   started(runFields?: Partial<RunCreate>): Promise<Run>;
 }
 
-/** Runs `body` on processes of which the first alone executes, unless told otherwise, and stops them. */
+/** Runs `body` with processes, by default with a worker in the first only, and stops them. */
 async function across(options: Partial<ProcessesOptions>, body: (world: Two) => Promise<void>): Promise<void> {
   const world = await processes({ concurrency: [1, 0], ...options });
   const [first, second] = world.services as [Service, Service];
@@ -82,7 +82,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
           assert.deepEqual(there.list, here.list);
           assert.deepEqual(readIds(there.list), upTo(47));
           assert.deepEqual([findEndFrames(there.list).length, readStatus(there.list)], [1, "success"]);
-          // Whoever comes afterwards gets the same, wherever.
+          // Later readers get the same frames in each process.
           const again = collect((await second.runs.joinStream(thread_id, run.run_id)).frames);
           await until(again.ended);
           assert.deepEqual(again.list, here.list);
@@ -360,7 +360,7 @@ describe("processes that share a database", () => {
       const isLeft = async (): Promise<boolean> =>
         (await second.runs.get(remainingRun.thread_id, remainingRun.run_id)).status !== "success";
       const began = clock.now();
-      // Another run ends every second, and there are always some that wait for its place.
+      // A run ends every second, and others always wait for its worker slot.
       while ((await isLeft()) && clock.now() - began < 60_000) {
         while ((await second.metrics()).runs.pending < 2) await second.runs.create(null, ask());
         await pass(1_000);
@@ -459,7 +459,7 @@ describe("processes that share a database", () => {
           const run = await first.runs.create(thread_id, ask());
           assert.ok(Math.abs(Date.parse(run.created_at) - clock.now()) <= 1);
           await until(() => happened.length === 1);
-          // Nobody takes it for left, however long it takes.
+          // No process takes the run for abandoned, however long it executes.
           await pass(25_000);
           assert.equal(happened.length, 1);
           say("end");

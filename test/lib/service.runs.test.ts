@@ -99,7 +99,7 @@ describe("runs", () => {
       bytes.push(written - before);
     }
     const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
-    // A whole copy comes now and then; on the average a turn costs the same, early or late.
+    // Some saves store a whole copy, but on average late turns cost as much as early ones.
     assert.ok(
       sum(bytes.slice(60)) < 3 * sum(bytes.slice(0, 60)),
       `${sum(bytes.slice(0, 60))} then ${sum(bytes.slice(60))}`,
@@ -347,7 +347,7 @@ describe("runs", () => {
     const environment = { ...clock, log: () => {} };
     const executor = fromFunctions({ ok: async ({ attempt }) => `attempt ${attempt}` });
     const idle = await createService({ storage, executor, worker: { concurrency: 0 }, environment });
-    // A worker that claims and dies.
+    // This worker claims the run and dies.
     const die = async (): Promise<void> => {
       const terms = {
         token: crypto.randomUUID(),
@@ -379,7 +379,7 @@ describe("runs", () => {
     for (let i = 1; i <= 5; i++) {
       const outcome = await otherStorage.claimRun(scope, terms());
       assert.ok(outcome.kind === "claimed");
-      // Claims that were only to end it are no attempts.
+      // Claims that only end the run are no attempts.
       assert.deepEqual([outcome.claimed.run.attempt, outcome.claimed.exhausted], [Math.min(i, 3), i > 3]);
       await clock.advance(1_001);
     }
@@ -391,7 +391,7 @@ describe("runs", () => {
     await again.stop(0);
   });
 
-  /** A run whose workers die five times, each behind a checkpoint more, is taken up by a service: what becomes of it. */
+  /** Five workers of a run die, each after one more checkpoint. Returns its status after a service has claimed it. */
   async function finishRun(resumes: boolean, started_ms_ago: number): Promise<Json> {
     const clock = testClock();
     const storage = nodeSqlite(":memory:");

@@ -203,7 +203,7 @@ describe("createService", () => {
       name: "renamed",
       metadata: { created_by: "ann" },
     });
-    // Ids of the same kind, but of no graph that they were made for.
+    // The id has the same format, but belongs to no graph.
     const ownAssistant = { assistant_id: "01234567-89ab-5def-8123-456789abcdef", graph_id: "leaves" };
     await before.assistants.create(ownAssistant);
     await before.assistants.update(ownAssistant.assistant_id, { graph_id: "stays" });

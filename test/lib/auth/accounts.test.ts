@@ -22,11 +22,11 @@ const sha256 = (text: string): string => createHash("sha256").update(text).diges
 interface Setting {
   readonly identity: IdentityStore;
   readonly accounts: Accounts;
-  /** The caller with this key, as the service sees it. */
+  /** Returns the caller of this key. */
   caller(key: string): Promise<Caller>;
 }
 
-/** Runs `body` on accounts in a database of their own. */
+/** Runs `body` with accounts in a new database. */
 async function withAccounts(body: (setting: Setting) => Promise<void>): Promise<void> {
   const storage = nodeSqlite(":memory:");
   try {
@@ -53,7 +53,7 @@ async function refused(call: Promise<unknown>, code: ErrorCode, message: RegExp)
   });
 }
 
-/** All that a caller may do, by workspace name. */
+/** Lists the permissions of a caller by workspace name. */
 const permissionsIn = (caller: Caller): Record<string, readonly string[]> =>
   Object.fromEntries([...caller.workspaces].map(([id, permissions]) => [id, [...permissions].sort()]));
 

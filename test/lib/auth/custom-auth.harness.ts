@@ -1,4 +1,4 @@
-/** A service whose callers are known by custom authentication: `Bearer ann` is Ann, and what handlers are asked is kept. */
+/** A service with custom authentication: `Bearer ann` is Ann. It records the contexts of authorization handlers. */
 import type { Auth, AuthClaims } from "../../../lib/auth/custom.ts";
 import type { AuthContext, AuthPattern } from "../../../lib/auth/events.ts";
 import { type Environment, systemEnvironment } from "../../../lib/environment.ts";
@@ -9,7 +9,7 @@ export interface Asked {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
-  /** The body, where it is JSON. */
+  /** The body, if it is JSON. */
   readonly body: JsonObject;
 }
 

@@ -39,7 +39,7 @@ function guarded(custom: Parameters<typeof createCustomHandlers>[0], merge_filte
 }
 
 const authenticating = (authenticate: Auth["authenticate"]) => guarded({ authenticate });
-// Hosts write JavaScript too.
+// Hosts that use JavaScript can pass any type.
 const answering = (answer: unknown) => authenticating((async () => answer) as Auth["authenticate"]);
 const throwing = (thrown: unknown) =>
   authenticating(() => {

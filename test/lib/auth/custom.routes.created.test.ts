@@ -202,7 +202,7 @@ describe("rows of a user of custom authentication", () => {
     const contexts: unknown[] = [];
     await until(() => contexts.push(...world.takeContexts().map(({ event, value }) => [event, value])) === 3);
     const cancel = ["threads:update", { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } }];
-    // When it joins, and when it leaves.
+    // One call when it joins, and one when it disconnects.
     assert.deepEqual(contexts, [["threads:read", { thread_id, run_id }], cancel, cancel]);
   });
 
@@ -252,10 +252,10 @@ describe("rows of a user of custom authentication", () => {
       }
       assert.deepEqual((await world.ask("bob", "POST", "/threads/search", {})).body, []);
       assert.deepEqual((await world.ask("bob", "POST", "/runs/crons/search", {})).body, []);
-      // What says nothing of its owner is nobody's.
+      // Rows without an owner are visible to nobody.
       assert.equal((await ann("POST", "/threads", { metadata: { n: 1 } })).status, 200);
       assert.equal((await ann("POST", "/runs", { assistant_id: "agent", metadata })).status, 200);
-      // The metadata of a run on a thread is the run's alone.
+      // The metadata of a run is not copied to its existing thread.
       const ownThread = (await ann("POST", "/threads", { metadata })).body.thread_id;
       assert.equal((await ann("POST", `/threads/${ownThread}/runs`, run)).status, 200);
       assert.equal(((await ann("GET", `/threads/${ownThread}`)).body.metadata as JsonObject).owner, "ann");

@@ -216,7 +216,7 @@ describe("usage and the platform with custom authentication", () => {
         ["threads:read", { thread_id: null, run_ids: null }],
       ],
     );
-    // A project has no owner: what is said of it alone is made and seen by keys.
+    // A project has no owner, so only keys create and see feedback on it.
     const { storage } = serviceInternals(world.it.service).options;
     const { project_id } = world.it.service.deployment;
     const onProject = await world.ask("ann", "POST", feedback, { session_id: project_id, key: "k", score: 1 });

@@ -1,4 +1,4 @@
-/** Shared agents: what members of the workspace can do with another user's agent, and what stays the owner's. */
+/** Members of a workspace use the shared agent of another user. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AuthOptions } from "../../../lib/auth/principal.ts";
@@ -31,7 +31,7 @@ interface World extends AsyncDisposable {
   thread(as: User): Promise<string>;
 }
 
-/** A shared agent with an owner and two members, who may do everything in the workspace. */
+/** Creates a shared agent with an owner and two members, who have all permissions in the workspace. */
 async function sharedWorld(auth: AuthOptions = {}): Promise<World> {
   const { storage, faults } = faulty();
   const identity = staticIdentity({
@@ -72,7 +72,7 @@ async function sharedWorld(auth: AuthOptions = {}): Promise<World> {
 const RUN = { assistant_id: "echo", input: {} };
 const LATER = { ...RUN, after_seconds: 3600 };
 
-/** Joins a run so that leaving stops it, and leaves. */
+/** Joins a run with cancel_on_disconnect, and disconnects. */
 async function leave({ send }: World, as: User, path: string): Promise<number> {
   const response = await send(as, "GET", `${path}?cancel_on_disconnect=1`);
   await response.body?.cancel();
@@ -231,7 +231,7 @@ describe("members of the workspace with `shared_agents: use`", () => {
     }
     assert.equal(await readStatus(world, { thread_id: ownerThread, run_id }), "pending");
     assert.equal((await world.ask("owner", "GET", `/threads/${ownerThread}/runs`)).body.length, 1);
-    // An id that a client may choose is taken.
+    // The id, which a client may choose, exists already.
     const create = { ...RUN, if_not_exists: "create" };
     assert.equal((await world.ask("member", "POST", `/threads/${ownerThread}/runs`, create)).status, 409);
     const claim = { thread_id: ownerThread, if_exists: "do_nothing" };
@@ -277,7 +277,7 @@ describe("members of the workspace with `shared_agents: use`", () => {
 
   it("cannot change a thread whose owner changes during their request", async () => {
     await using world = await sharedWorld();
-    /** Gives the thread to the owner right before the verb. */
+    /** Changes the owner of the thread right before the storage operation. */
     const giveBefore = (verb: "createRun" | "stopRuns", thread_id: string): void => {
       world.faults[verb] = async (call) => {
         delete world.faults[verb];

@@ -65,7 +65,7 @@ function ask(
 }
 
 describe("the access level of a request", () => {
-  /** What the service is asked for a request, which then gets no further. */
+  /** Records the access levels of a request, which is then refused. */
   async function recordAccessLevels(method: string, path: string): Promise<readonly AccessLevel[]> {
     const uses: AccessLevel[] = [];
     const { handler } = fake({
@@ -267,7 +267,7 @@ describe("mode api_key", () => {
       assert.deepEqual(await answered("unknown", { [header]: UNKNOWN }), [401], header);
       assert.deepEqual(await answered(undefined, { [header]: UNKNOWN }), [401], header);
     }
-    // The key reaches this workspace, and the deployment is not there.
+    // The key may access this workspace, but the deployment is in another one.
     assert.deepEqual(await answered("all", { "x-tenant-id": W2 }), [404]);
     assert.deepEqual(await answered("other", { "x-tenant-id": W1 }), [403]);
   });

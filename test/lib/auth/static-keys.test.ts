@@ -20,7 +20,7 @@ async function callerWith(identity: IdentityStore, text: string): Promise<Caller
   return toCaller(grants);
 }
 
-/** All that a caller may do, by workspace. */
+/** Lists the permissions of a caller by workspace. */
 const readPermissions = (caller: Caller): Record<string, readonly string[]> =>
   Object.fromEntries([...caller.workspaces].map(([id, permissions]) => [id, [...permissions].sort()]));
 
@@ -154,7 +154,7 @@ describe("static identity", () => {
     assert.equal(await identity.getDeployment("none"), null);
     assert.equal((await identity.listUnits("workspace", [organization.id])).length, 2);
     assert.equal((await identity.listUnits("project", [uuid(1), uuid(2)])).length, 2);
-    // Without a workspace and a project, a deployment stays where it is, and a new one goes to the oldest.
+    // Without a workspace and a project, an existing deployment keeps them, and a new one gets the oldest.
     const moved = await identity.registerDeployment({ name: "d", workspace: "two" }, NOW);
     assert.deepEqual(await identity.registerDeployment({ name: "d" }, NOW), moved);
     const first = await identity.registerDeployment({ name: "e" }, NOW);

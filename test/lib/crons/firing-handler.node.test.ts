@@ -1,4 +1,4 @@
-/** Three schedulers on one database, whose clocks disagree and which die at any moment, fire each tick of each cron once at most. */
+/** Three schedulers on one database, whose clocks differ and which die at any moment, fire each fire time of each cron at most once. */
 import assert from "node:assert/strict";
 import process from "node:process";
 import { describe, it } from "node:test";
@@ -17,7 +17,7 @@ const MINUTE = 60_000;
 const GRACE_MS = 5 * MINUTE;
 const CRONS = 40;
 
-/** A scheduler from its start to its death. */
+/** The life of a scheduler from its start to its death. */
 interface Life {
   readonly loop: CronLoop;
   dead: boolean;
@@ -52,7 +52,7 @@ class World {
     return `00000000-0000-4000-8000-${(++this.#ids).toString(16).padStart(12, "0")}`;
   }
 
-  /** Makes the crons: most without a thread, some that wait on one, some that are refused while it is busy. */
+  /** Creates the crons: most without a thread, some that queue on one, some that are refused while it is busy. */
   async prepare(): Promise<void> {
     const { real } = this;
     await real.migrate();
@@ -75,7 +75,7 @@ class World {
   }
 
   start(machine: Machine): void {
-    // So many calls of the storage are answered before it dies.
+    // The scheduler dies after this number of storage calls.
     let callsLeft = 20 + this.#dice.below(400);
     const life: { dead: boolean; loop?: CronLoop } = { dead: false };
     const storage = new Proxy(this.real, {
@@ -89,7 +89,7 @@ class World {
               life.dead = true;
               machine.life = null;
               this.counts.deaths++;
-              // What it was about to store is stored, or is not.
+              // Its last write takes effect or does not.
               if (this.#dice.chance(0.5)) await method.apply(target, args);
               return never;
             }
@@ -154,7 +154,7 @@ class World {
     this.counts.deaths++;
   }
 
-  /** Time passes for all, and what is due then happens. */
+  /** Advances the time of all schedulers and fires due timers. */
   async pass(ms: number): Promise<void> {
     this.now += ms;
     for (const [key, timer] of [...this.#timers]) {
@@ -180,7 +180,7 @@ class World {
     await this.pass(1 + dice.below(90_000));
   }
 
-  /** From time to time there is nobody for longer than the grace. */
+  /** Sometimes no scheduler runs for longer than the grace period. */
   async night(): Promise<void> {
     for (const machine of this.machines) this.kill(machine);
     await this.pass(GRACE_MS + this.#dice.below(10 * MINUTE));
@@ -204,7 +204,7 @@ async function simulate(seed: number, minutes: number): Promise<number> {
       await world.step();
       if (steps % 60 === 59) await world.night();
     }
-    // At last everybody is well and the clocks are right.
+    // In the end all schedulers run with correct clocks.
     for (const machine of world.machines) {
       world.kill(machine);
       machine.skew = 0;
@@ -221,7 +221,7 @@ async function simulate(seed: number, minutes: number): Promise<number> {
     let ticks = 0;
     for (let i = 0; i < CRONS; i++) {
       const all = await firings(world.real, `c${i}`);
-      // A clock that was ahead may have fired a tick that was not yet due.
+      // A clock that was ahead may have fired before the fire time.
       const pastFirings = all.filter(({ scheduled_at }) => scheduled_at <= end);
       const expected = Array.from({ length: pastFirings.length }, (_, at) => START + MINUTE / 2 + at * MINUTE);
       assert.deepEqual(

@@ -103,7 +103,7 @@ describe("a cron whose runs fail", () => {
     const { service } = await w.open({ crons: { max_failures: 2 } });
     const { cron_id } = await service.crons.create(null, failing);
     await fail(w, 2);
-    // Before it would fire next.
+    // This is before its next fire time.
     await at(w, w.clock.now() + 10_000);
     const disabled = await service.crons.get(cron_id);
     assert.deepEqual([disabled.enabled, disabled.next_run_date], [false, null]);

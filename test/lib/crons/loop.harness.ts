@@ -15,15 +15,15 @@ export interface World extends AsyncDisposable {
   readonly clock: TestClock;
   readonly real: Storage;
   readonly jobs: FunctionJob[];
-  /** Lets every run of `waiting` end. */
+  /** Ends every run of `waiting`. */
   release(): void;
-  /** Bodies of webhooks that were sent. */
+  /** Bodies of sent webhooks. */
   readonly webhookBodies: Record<string, unknown>[];
-  /** Another process on the same database. */
+  /** Opens another process on the same database. */
   open(options?: Partial<ServiceOptions>): Promise<TestService & { readonly faulty: Faulty }>;
 }
 
-/** Processes on one database and one clock, which no test leaves running. */
+/** Creates processes on one database and one clock. Each test stops them. */
 export async function world(): Promise<World> {
   const clock = testClock(START);
   const real = nodeSqlite(":memory:");
@@ -95,13 +95,13 @@ export async function loopTicks(count = 20): Promise<void> {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setTimeout(resolve, 0));
 }
 
-/** Waits for what is to come of itself, without time passing. */
+/** Waits for ticks of the event loop without advancing the clock. */
 export async function until(fact: () => Promise<boolean> | boolean): Promise<void> {
   for (let i = 0; i < 2000 && !(await fact()); i++) await loopTicks(1);
   assert.ok(await fact(), "it never came");
 }
 
-/** The clock jumps to a moment, and what is due then is done. */
+/** Sets the clock and waits for due work. */
 export async function at({ clock }: World, moment: string | number): Promise<void> {
   await clock.set(typeof moment === "string" ? Date.parse(moment) : moment);
   await loopTicks();

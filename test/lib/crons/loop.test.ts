@@ -1,4 +1,4 @@
-/** Crons fire: on time, once, and as any other run. */
+/** Crons fire on time and once, and their runs are ordinary runs. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Run } from "../../../lib/mod.ts";

@@ -1,4 +1,4 @@
-/** Crons as a noun: what is accepted, what is shown and what a change does. */
+/** Crons as a resource: validation, responses and updates. */
 
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";

@@ -1,11 +1,11 @@
-/** The days on which clocks change, and what is no schedule. */
+/** Schedules on days with a clock change, and invalid schedules. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { fireTimesUntil, nextFireTime, validateTiming } from "../../../lib/crons/schedule.ts";
 
 const NEW_YORK = "America/New_York";
 
-/** schedule, zone, from, the ticks that follow */
+/** schedule, zone, from, the next fire times */
 const TABLE: readonly (readonly [string, string | null, string, readonly string[]])[] = [
   ["30 2 * * *", NEW_YORK, "2026-03-07T12:00Z", ["2026-03-08T07:00Z", "2026-03-09T06:30Z"]],
   ["30 2,14 * * *", NEW_YORK, "2026-03-08T00:00Z", ["2026-03-08T07:00Z", "2026-03-08T18:30Z", "2026-03-09T06:30Z"]],
@@ -23,7 +23,7 @@ const TABLE: readonly (readonly [string, string | null, string, readonly string[
   ["27 15 * * *", "UTC", "2026-11-20T15:27:00Z", ["2026-11-21T15:27Z"]],
   ["27 15 * * *", null, "2026-11-20T15:27:00Z", ["2026-11-21T15:27Z"]],
   ["0 9 * * MON-FRI", "Europe/Berlin", "2026-11-20T12:00Z", ["2026-11-23T08:00Z"]],
-  // Either of the two days.
+  // Day of month or day of week matches.
   ["0 0 13 * 5", "UTC", "2026-11-07T00:00Z", ["2026-11-13T00:00Z", "2026-11-20T00:00Z"]],
   ["0 0 13 * 5", "UTC", "2026-12-11T00:00Z", ["2026-12-13T00:00Z", "2026-12-18T00:00Z"]],
   ["0 0 * * 7", "UTC", "2026-11-20T00:00Z", ["2026-11-22T00:00Z"]],
@@ -37,7 +37,7 @@ const TABLE: readonly (readonly [string, string | null, string, readonly string[
   ["0 0 29 2 *", "UTC", "2026-11-20T15:27Z", ["2028-02-29T00:00Z"]],
 ];
 
-/** schedule, zone, the field that is named */
+/** schedule, zone, invalid field */
 const WRONG: readonly (readonly [string, string | null, string])[] = [
   ["0 0 30 2 *", null, "schedule"],
   ["0/15 * * * *", null, "schedule"],

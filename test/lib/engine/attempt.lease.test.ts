@@ -73,7 +73,7 @@ describe("a lease of a run", () => {
     faults.renewLease = async (call) => {
       delete faults.renewLease;
       skew = 60_000;
-      // Its answer comes after everything that became due meanwhile.
+      // The response arrives after all timers that became due during the stall.
       await clock.advance(2_000);
       return call();
     };
@@ -128,7 +128,7 @@ describe("a lease of a run", () => {
     const second = first.share();
     const signals: AbortSignal[] = [];
     await using kit = await clockedService(clock, { storage: first.storage, executor: waiting(signals) });
-    // It only serves requests: what it does, the other one learns from the database.
+    // This process has no worker, so the other one sees its changes in the database only.
     await using otherProcess = await clockedService(clock, {
       storage: second.storage,
       executor: waiting(signals),

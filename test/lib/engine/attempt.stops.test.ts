@@ -68,7 +68,7 @@ describe("a run that is stopped", () => {
     gate.resolve();
     const read = collect((await creating).frames);
     await advanceUntil(clock, read.ended);
-    // No timer is needed: the clock stands still.
+    // No timer is needed: the test's clock does not advance.
     await second.result;
     assert.deepEqual(inputs, ["second"]);
     assert.deepEqual(
@@ -228,7 +228,7 @@ describe("a run that is stopped", () => {
     await clock.advance(2_000);
     assert.deepEqual(log, ['begin "first"', "rolled_back"]);
     settle.resolve();
-    // No timer is needed: the clock stands still.
+    // No timer is needed: the test's clock does not advance.
     assert.deepEqual(await result, { by: "second" });
     assert.deepEqual(log, ['begin "first"', "rolled_back", "settled", 'begin "second"']);
     assert.deepEqual(
@@ -340,7 +340,7 @@ describe("a run that is stopped", () => {
     const { thread_id } = await kit.service.threads.create();
     await kit.service.runs.create(thread_id, { assistant_id: "g", input: "first" });
     await clock.advance(1_000);
-    // The store fails when the slot is to be freed: that is tried again.
+    // The store fails when the thread is unlocked, which is then retried.
     let failures = 0;
     faults.releaseThreadLock = (call) => {
       if (failures++ < 2) throw new Error("disk hiccup");

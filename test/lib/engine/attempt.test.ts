@@ -82,7 +82,7 @@ describe("frames of a resumable run", () => {
           if (!first) return call();
           first = false;
           failed.push(verb);
-          // The last ones took effect, and nobody was told.
+          // The last operations took effect, but their results were lost.
           if (late) await call();
           throw new Error(`${verb} failed`);
         };

@@ -1,4 +1,4 @@
-/** The time of a database, as a process with another clock tells it. */
+/** A process with another clock reads the time of its database. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
@@ -139,7 +139,7 @@ describe("the database clock", () => {
     await it.clock.advance(10_000);
     assert.equal(it.ways.length, 0);
     assert.ok(off(clock, it.time) <= 1);
-    // Unless what was known must be wrong.
+    // A slow response counts if the earlier reading must be wrong.
     it.set(30_000);
     it.ways.push([0, 1_000], [0, 1_000], [0, 1_000], [0, 1_000]);
     await it.clock.advance(14_000);

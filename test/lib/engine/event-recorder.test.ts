@@ -1,4 +1,4 @@
-/** The life of runs as thread events tell it: one end for each run and each child, whatever happens to the run. */
+/** Thread events of runs: one end for each run and each child, whatever happens to the run. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ExecutorEvent, GraphInfo, Job } from "../../../lib/executor/contract.ts";
@@ -32,7 +32,7 @@ const aborted = (signal: AbortSignal): Promise<void> =>
 
 const run = { assistant_id: "g", input: {} };
 
-/** A thread whose runs record all methods. */
+/** Creates a thread whose runs record all events. */
 async function opened({ service }: TestService, thread_id: string = crypto.randomUUID()) {
   const live = reading(service, thread_id);
   await service.threads.command(thread_id, { id: 1, method: "run.start", params: run });
@@ -181,7 +181,7 @@ describe("the events of a run that does not succeed", () => {
     await behind.ends();
     const [end] = behind.events;
     assert.deepEqual([behind.events.length, end?.event_id], [1, live.events.at(-1)?.event_id]);
-    // It says nothing new to a reader that has read the end, and nothing of what the run did.
+    // A reader that has seen the end gets nothing new, and no events of the run.
     await (await service.runs.wait(thread_id, run)).result;
     await live.ends(2);
     assert.deepEqual(outline(live.events), ["running", "completed", "running", "completed"]);
@@ -215,7 +215,7 @@ describe("the events of a run that does not succeed", () => {
         storedEvents,
         live.events.filter(({ seq }) => storedEvents.some((storedEvent) => storedEvent.seq === seq)),
       );
-      // It opens while the first reader holds the events in memory.
+      // It subscribes while the events are in memory for the first reader.
       const late = reading(service, thread_id);
       await late.ends(2);
       assert.deepEqual(late.events, storedEvents);

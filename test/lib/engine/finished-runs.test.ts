@@ -1,4 +1,4 @@
-/** The host is told of every run that ends here, once. */
+/** `onRunFinished` is called once for each run that ends in this process. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { FinishedRun, FunctionJob, RunCreate } from "../../../lib/mod.ts";
@@ -32,7 +32,7 @@ const waitForStop = (job: FunctionJob): Promise<never> =>
 const agents: TestServiceOptions["agents"] = {
   good: () => "done",
   bad: () => Promise.reject(new TypeError("it failed")),
-  // Begins, and goes on until it is stopped.
+  // Runs until its signal is aborted.
   held: async function* (job) {
     job.emit("begun");
     yield "begun";
@@ -136,7 +136,7 @@ describe("onRunFinished", () => {
     await service.runs.cancel(thread_id, going, { wait: true });
     const second = (await world.finishedRuns.count(2))[1];
     assert.deepEqual([second?.run_id, second?.status, second?.attempt], [going, "interrupted", 1]);
-    // Again: nothing ends any more.
+    // A second cancel ends nothing.
     await service.runs.cancel(thread_id, going);
     await service.runs.cancel(thread_id, waiting.run_id);
     await ticks();

@@ -1,4 +1,4 @@
-/** What a worker starts, and does not start, beside executors whose leases are lost or may be. */
+/** A worker beside executors whose leases are lost or may be lost. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { systemEnvironment } from "../../../lib/environment.ts";
@@ -16,7 +16,7 @@ describe("a worker near a lost lease", () => {
     const log: string[] = [];
     const settle = Promise.withResolvers<void>();
     const { storage, faults, share } = faulty();
-    /** Ends long after it was told to stop. */
+    /** Settles long after its signal was aborted. */
     const agent = async ({ attempt }: FunctionJob): Promise<string> => {
       log.push(`begins ${attempt}`);
       if (attempt === 1) await settle.promise;
@@ -28,7 +28,7 @@ describe("a worker near a lost lease", () => {
     const { thread_id } = await threads.create();
     const { run_id } = await runs.create(thread_id, { assistant_id: "agent", input: {} });
     await advanceUntil(clock, () => log.length === 1);
-    // Another process has taken the run over, and died: the next claim here finds its lease expired.
+    // Another process has claimed the run and died, so that the next claim here finds an expired lease.
     faults.renewLease = () => null;
     const { storage: real } = share();
     faults.claimRun = (_call, [scope, request]) => {
@@ -205,7 +205,7 @@ describe("a worker near a lost lease", () => {
     await runs.create(null, { assistant_id: "ends", input: {} });
     await runs.create(thread_id, { assistant_id: "ends", input: {} });
     await advanceUntil(clock, () => startedRuns.length === 2);
-    // The process has claimed shortly before.
+    // The process made a claim shortly before.
     while (clock.now() < from + LEASE_MS + 900) await clock.advance(10);
     gate.resolve();
     await advanceUntil(clock, () => claims.length > 0);

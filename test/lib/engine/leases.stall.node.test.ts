@@ -1,4 +1,4 @@
-/** A process that stood still for longer than its leases last takes nothing from under its own executors. */
+/** A process that stalled for longer than its leases claims no run of its own active executors. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
@@ -10,7 +10,7 @@ import type { Storage } from "../../../lib/storage/types.ts";
 import { testClock } from "../../suite/kit.ts";
 import { clockedService, type Faulty, faulty } from "../../support/faulty.ts";
 
-/** How long the process stands still; a lease is 10,000. */
+/** The duration of a stall. A lease has 10,000 ms. */
 const STILL_MS = 60_000;
 
 /** Creates a clock that can jump without firing timers, and an executor whose runs end on demand. */
@@ -139,7 +139,7 @@ async function startStandingStill(
     inTime = startedJobs.length === 0;
     renewals = calls.renewLease ?? 0;
     if (isTakenOver) await claimedBy(another, environment.now());
-    // What was ready before goes first.
+    // Work that was ready before runs first.
     await new Promise<void>((resolve) => defer(resolve));
   }
   await using kit = await clockedService(clock, {
@@ -314,7 +314,7 @@ describe("a process that stalled", () => {
   it("waits longer for the result of a claim after another stall", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, end } = world();
     const { storage, faults } = faulty;
-    // Another process could take the run up, so it does not wait for ever.
+    // Another process could claim the run, so this one does not wait for ever.
     const shared = { ...storage, single_process: false };
     await using kit = await clockedService(clock, { storage: shared, executor, environment });
     const { creating, laterRun, answer } = await createLate(kit.service, clock, faults, standStill);

@@ -12,9 +12,9 @@ interface Subject {
   readonly clock: TestClock;
   readonly heartbeat: Heartbeat;
   readonly lost: () => boolean;
-  /** The store answers what it was asked, and from now on at once. */
+  /** Answers the pending renewal, and later ones at once. */
   answer(renewed: boolean): Promise<void>;
-  /** The process stands still for so long, and goes on for an instant in which no answer comes. */
+  /** Stalls the process for this time, and then lets timers fire before any response arrives. */
   standStill(ms: number): Promise<void>;
 }
 
@@ -47,7 +47,7 @@ function createSubject(alone = false): Subject {
     },
     async standStill(ms) {
       skew += ms;
-      // Whatever is due within that time is noticed only now.
+      // Timers that became due during the stall fire only now.
       await clock.advance(LEASE_MS / 6);
     },
   };

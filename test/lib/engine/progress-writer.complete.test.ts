@@ -9,7 +9,7 @@ import { ALL, finalState, getTokenNumbers, outline, reading, readStoredEvents } 
 import { faulty } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
-// The services' own timers keep no process alive.
+// Timers of services keep no process alive.
 let alive: ReturnType<typeof setInterval>;
 before(() => {
   alive = setInterval(() => {}, 1_000);
@@ -90,7 +90,7 @@ describe("a requeued run without stored output", () => {
       await until(() => early.events.some(({ method }) => method === "messages"));
       await early.close();
       await firstProcess.service.stop(0);
-      // This process leaves the run in the queue, the next one does not.
+      // This process leaves the run in the queue, and the next one claims it.
       const worker = { concurrency: 0 };
       await using two = await testService({ storage: shared.share().storage, executor, worker });
       const { runs } = two.service;

@@ -1,4 +1,4 @@
-/** Saves of streams: runs that stream at once share the commits of their saves. */
+/** Runs that stream at the same time share the commits of their saves. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { sqlStorage } from "../../../adapters/sql/mod.ts";
@@ -74,7 +74,7 @@ describe("the save scheduler", () => {
       }),
       executor: fromFunctions({
         async *tokens() {
-          // Each in a rhythm of its own.
+          // Each stream has its own interval.
           const pause_ms = 4 + (runs++ % 7);
           for (let i = 0; i < tokens; i++) {
             await new Promise<void>((resolve) => clock.timer(pause_ms, resolve));

@@ -1,4 +1,4 @@
-/** A machine's clock that is set back: what is to start at once starts all the same, on a file as in memory. */
+/** Immediate runs start although the machine's clock was set back, on a file and in memory. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { testClock, testService } from "../../suite/kit.ts";
@@ -11,7 +11,7 @@ describe("a worker whose clock is set back by an hour", () => {
     let skew = 0;
     const gate = Promise.withResolvers<void>();
     const order: string[] = [];
-    // Timers go on as before: the clock of the machine is another one.
+    // Timers continue, because they use the monotonic clock.
     const environment = { now: () => clock.now() + skew, timer: clock.timer };
     await using kit = await testService({
       environment,
@@ -34,7 +34,7 @@ describe("a worker whose clock is set back by an hour", () => {
     gate.resolve();
     for (let i = 0; i < 200 && order.length < 2; i++) await clock.advance(100);
     assert.deepEqual(order, ["first", "second"]);
-    // Its time comes by the clock.
+    // The delayed run starts by the clock that was set back.
     for (let i = 0; i < 10; i++) await clock.advance(1_000);
     assert.deepEqual(order, ["first", "second"]);
     skew = 0;

@@ -156,7 +156,7 @@ describe("a worker", () => {
     const waiting = await kit.service.runs.wait(null, ask("ok"));
     gate.resolve();
     await refused;
-    // No timer is needed: the clock stands still.
+    // No timer is needed: the test's clock does not advance.
     assert.deepEqual(await waiting.result, { ok: true });
   });
 
@@ -209,7 +209,7 @@ describe("a worker", () => {
         (await kit.service.runs.create(thread, { ...ask("note"), multitask_strategy: "enqueue" })).run_id,
       );
     };
-    // One place is taken, one is the look's, and one is left for the run that waits for its thread.
+    // One worker slot is used, one is reserved for the claim in flight, and one for the run that waits for its thread.
     await create(thread_id);
     await create(thread_id);
     await create(null);
@@ -328,12 +328,12 @@ describe("a worker", () => {
         return { ok: true };
       },
     };
-    // No timer is needed: the clock stands still.
+    // No timer is needed: the test's clock does not advance.
     await using kit = await testService({ storage, agents, worker: { concurrency: 2 }, environment: testClock() });
     const { thread_id } = await kit.service.threads.create();
     const waits = [];
     for (let n = 0; n < 60; n++) {
-      // Half of them wait for a place, the others for their thread too.
+      // Half of them wait for a worker slot, the others also for their thread.
       waits.push(await kit.service.runs.wait(n % 2 ? thread_id : null, { ...ask("note"), input: { n } }));
     }
     const before = calls.claimRun ?? 0;

@@ -1,4 +1,4 @@
-/** Messages of all kinds as content blocks: what subscribers of the thread event protocol see of each. */
+/** Messages of all kinds as content blocks of the thread event protocol. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ContentBlocks, type MessageEvent } from "../../../lib/executor/content-blocks.ts";

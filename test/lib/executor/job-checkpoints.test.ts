@@ -19,7 +19,7 @@ interface Fixture extends AsyncDisposable {
   readonly storage: Storage;
   readonly claimed: ClaimedRun;
   readonly job: JobCheckpoints;
-  /** Stores what the job has put. */
+  /** Saves what the job has buffered. */
   store(): Promise<boolean>;
 }
 

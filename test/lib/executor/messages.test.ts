@@ -140,7 +140,7 @@ describe("MessageFrames", () => {
     ]);
     assert.equal(second.length, 1);
     assert.equal(content(second[0]), "Hello");
-    // What was given stays as it was.
+    // The arguments are unchanged.
     assert.equal(content(first[1]), "He");
 
     const full = { type: "ai", id: "m", content: "Hello" };

@@ -1,4 +1,4 @@
-/** The feedback routes over a storage in memory, with callers, a clock that is set and tokens of every kind. */
+/** The feedback routes on a storage in memory, with callers, a manual clock and tokens of every kind. */
 
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { createRequestAuthorizer, withFixedScope } from "../../../lib/auth/authorizer.ts";
@@ -19,7 +19,7 @@ export const NOW: number = Date.parse("2026-11-20T12:00:00Z");
 export const BASE = "https://agents.example.com/mount";
 export const RUN = "0f0f0f0f-1111-4222-8333-444444444444";
 export const RUN2 = "0f0f0f0f-1111-4222-8333-555555555555";
-/** A run in a workspace that nobody here reaches. */
+/** A run in a workspace that no caller can access. */
 export const FOREIGN_RUN = "0f0f0f0f-1111-4222-8333-666666666666";
 export const UNKNOWN = "99999999-9999-4999-8999-999999999999";
 export const W1 = "11111111-0000-4000-8000-000000000001";
@@ -40,7 +40,7 @@ export function caller(...permissions: readonly Permission[]): Caller {
   };
 }
 
-/** May do what the specification's reader may. */
+/** A caller with the permissions of the reader in the specification. */
 export const reader: Caller = caller("workspaces:read", "runs:read", "feedback:read", "feedback:create");
 export const editor: Caller = caller("feedback:read", "feedback:create", "feedback:delete");
 
@@ -113,7 +113,7 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
   const { token, submit } = directory;
   const feedback = { ...withFixedScope<Feedback>(directory, scope), token, submit };
   let sender = reader;
-  // The routes of feedback use no more of a service than this.
+  // The feedback routes use only this member of a service.
   const service = { feedback } as unknown as Service;
   const access = {
     caller: async () => sender,
@@ -150,7 +150,7 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
 
   async function answer(method: string, path: string, { headers, body, raw, by = reader }: Sent): Promise<Response> {
     const text = raw ?? (body === undefined ? undefined : JSON.stringify(body));
-    // As every client says it of a text.
+    // Every client sends this header with a text body.
     const length: Record<string, string> =
       text === undefined ? {} : { "content-length": String(new Blob([text]).size) };
     const request = new Request(`http://inside${filled(path)}`, {

@@ -6,7 +6,7 @@ import { type ForgeryWorld, forgeryWorld } from "../../security/forgery.ts";
 const UNKNOWN = "99999999-9999-4999-8999-999999999999";
 const TOKENS = "/api/v1/feedback/tokens";
 
-/** Deno ends a test in which nothing but timers of the service is left. */
+/** Keeps the test alive: Deno ends a test with only timers of the service. */
 async function inWorld(body: (world: ForgeryWorld) => Promise<void>): Promise<void> {
   const alive = setInterval(() => {}, 60_000);
   try {

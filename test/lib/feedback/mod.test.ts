@@ -349,7 +349,7 @@ describe("permissions of feedback", () => {
         [403, { detail: `This needs the permission ${permission}`, code: "permission_missing" }],
         `${method} ${path}`,
       );
-      // Elsewhere it does not help.
+      // In another workspace the permission has no effect.
       const workspaces = new Map([...refused.workspaces, [W2, new Set(permissions)]]);
       const elsewhere = await ask(kit, method, path, { ...request, by: { ...refused, workspaces } });
       const lists = method === "GET" && !path.endsWith(id);

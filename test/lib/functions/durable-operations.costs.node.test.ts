@@ -119,7 +119,7 @@ describe("suspended runs", () => {
     assert.equal(counts.timers, timers);
     assert.equal((await service.service.metrics()).worker.executing, 0);
     const { reads, statements } = await minute();
-    // Jobs of an hour may fall into either minute.
+    // Hourly jobs may run in either minute.
     assert.ok(reads + statements < idle.reads + idle.statements + 30, `${reads} reads, ${statements} statements`);
     const again = await short();
     assert.deepEqual([again.batches, again.statements], [beside.batches, beside.statements]);
@@ -131,7 +131,7 @@ describe("suspended runs", () => {
         return woken === 301;
       });
     });
-    // The claim, which the end of another run may carry, the entry and the end.
+    // These are the claim, which the end of another run may include, the journal entry and the end.
     assert.ok(cost.batches <= 3.5 * 301, `${cost.batches} batches`);
     assert.ok(cost.reads <= 10 * 301, `${cost.reads} reads`);
   });

@@ -157,7 +157,7 @@ describe("a durable function whose process stalls or dies", () => {
       delete faults.countSuspended;
       const before = reads;
       await runs.send(thread_id, run_id, "parcel", "came");
-      // The signal makes the attempt, which is still here, read its events.
+      // The signal makes the attempt, which is still active, read its events.
       await until(() => reads > before);
       return await call();
     };

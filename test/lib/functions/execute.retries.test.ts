@@ -86,7 +86,7 @@ describe("later attempts of functions with a resume value", () => {
       const ref = { checkpoint_ns: "", checkpoint_id: "1", interrupt_id: id, answered: 0 };
       const job = { command, interrupt_before: "*", resume_targets: [ref] } as const;
       await assert.rejects(thread.run(asking, job), /crash/);
-      // A crash leaves no error behind: the last state is the one with the update.
+      // A crash stores no error: the last state is the one with the update.
       const answered = { ...thread.last, tasks: [], values: { ...(thread.last.values as JsonObject), crash: false } };
       thread.store(answered, RUN);
       const events = await thread.run(asking, { ...job, attempt: 2, resumed: true, ...modes("values") });

@@ -193,16 +193,16 @@ describe("tokens of functions", () => {
       yield { type: "text-start", id: "1" };
       yield { type: "text-delta", id: "1", text: "a" };
       if (error) yield { type: "error", error };
-      // As `streamObject` names it.
+      // The shape of a result of `streamObject`.
       yield { type: "text-delta", textDelta: "b" };
     }
-    // As the AI SDK does, `textStream` says nothing of an error.
+    // Like the AI SDK's, `textStream` does not report an error.
     async function* text(): AsyncGenerator<string> {
       yield "a";
     }
     const thread = new Thread();
     const read: string[] = [];
-    // Each read of a property makes a stream, which holds what is not taken from it.
+    // Each read of the property creates a stream, which buffers what is not read.
     class TextResult {
       get textStream(): AsyncIterable<string> {
         read.push("textStream");

@@ -107,7 +107,7 @@ describe("a clock change during a wait", () => {
     const { run_id } = await service.runs.create(thread_id, { assistant_id: "agent", input: {} });
     await started.promise;
     await until(async () => (await service.runs.steps(thread_id, run_id)).steps.length === 1);
-    // It lingers.
+    // The run stays on its worker for a moment.
     await on.clock.advance(200);
     assert.equal((await service.metrics()).worker.executing, 1);
     on.skew = -HOUR_MS;
@@ -127,7 +127,7 @@ describe("a clock change during a wait", () => {
     on.skew = -HOUR_MS;
     await first.service.threads.send(woken.thread_id, "parcel", 1);
     await first.service.runs.cancel(stopped.thread_id, stopped.run_id);
-    // In a process that is further behind.
+    // This process has a clock that is further behind.
     await first.service.stop(0);
     on.skew = -2 * HOUR_MS;
     await using kit = await open(on, file, agent);

@@ -197,7 +197,7 @@ describe("a durable call", () => {
     const copy = await threads.copy(thread_id);
     const copied = await runs.wait(copy.thread_id, { ...request, command: { resume: 2 } });
     assert.deepEqual(await copied.result, { answer: 2 });
-    // The head waits in another call: the fork goes back to the first one.
+    // The head belongs to another call, so the fork continues the first one.
     await (await runs.wait(thread_id, { ...request, input: {} })).result;
     const at = { ...request, checkpoint: { checkpoint_id: checkpoint?.checkpoint_id ?? null } };
     const fork = await runs.wait(thread_id, { ...at, command: { resume: 3 } });

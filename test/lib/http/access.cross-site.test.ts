@@ -1,4 +1,4 @@
-/** What pages of other origins, and pages' images and frames, can do with the cookies and the network of their visitor: nothing. */
+/** Pages of other origins cannot use the cookies and the network of their user. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type FakeOptions, fake, RUN, THREAD } from "./fake-service.ts";
@@ -19,7 +19,7 @@ const BROWSER: Headers = { "user-agent": "Mozilla/5.0 (X11; Linux x86_64) Chrome
 
 const site = (value: string): Headers => ({ "sec-fetch-site": value });
 
-/** Requests of pages with the cookies of their visitor, and whether they get through. Browsers name the site on https and localhost. */
+/** Requests of pages with the cookies of their user, and whether they are accepted. Browsers name the site on https and localhost. */
 const SENT: readonly (readonly [what: string, headers: Headers, passes: boolean, options?: FakeOptions])[] = [
   ["another site", { host: HOST, origin: OTHER, ...site("cross-site") }, false],
   ["another site over plain HTTP", { host: HOST, origin: "http://evil.example" }, false],
@@ -111,7 +111,7 @@ describe("cookies and other credentials that a browser adds to requests of a pag
   });
 });
 
-/** Requests to join a run that stops when its reader leaves, and whether it then stops. */
+/** Requests to join a run with cancel_on_disconnect, and whether it takes effect. */
 const JOINED: readonly (readonly [what: string, headers: Headers, cancels: boolean])[] = [
   ["a client that is no browser", {}, true],
   ["a script in Node", { "sec-fetch-mode": "cors", "user-agent": "node" }, true],

@@ -1,4 +1,4 @@
-/** Callers who may read a thread and not change it: what they try to change is refused, and never answered as done. */
+/** Callers who may read a thread and not change it: their changes are refused. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../../lib/json.ts";
@@ -10,7 +10,7 @@ import { AGENTS, type Answer, asker, readTask, say } from "./endpoints/a2a/a2a.h
 const CHAT = "01a222dc-a4d1-7404-8b15-d6b91195001f";
 const PUSH_URL = "https://peer.example/told";
 
-/** Ann's threads are hers to change. Bob reads them, and a change is refused, or limited to threads of his own. */
+/** Ann owns the threads. Bob may read them, and his changes are refused or limited to his own threads. */
 const HANDLERS: Readonly<Record<string, WorldOptions["on"]>> = {
   403: {
     "*": () => true,
@@ -21,7 +21,7 @@ const HANDLERS: Readonly<Record<string, WorldOptions["on"]>> = {
   404: { "*": () => true, threads: owning, "threads:read": () => true },
 };
 
-/** Receives deliveries, so that none leaves the machine. */
+/** Receives deliveries in process. */
 const WEBHOOKS: WebhookOptions = {
   transport: {
     send: async () => ({ status: 200, retry_after: null, address: "93.184.215.14" }),

@@ -1,4 +1,4 @@
-/** Large requests and responses: the byte budget that they share, what one caller may hold of it, and work for clients that have left. */
+/** Large requests and responses share a byte budget with a limit per caller, and work for disconnected clients stops. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createHandler, type Handler } from "../../../lib/http/handler.ts";
@@ -10,7 +10,7 @@ const MIB = 1024 * 1024;
 const STATE_CHARS = 1.5 * MIB;
 const WAIT_MS = 2_000;
 const STALLED_MS = 5_000;
-/** One caller may hold one of the states. */
+/** The share of one caller has room for one state. */
 const LARGE: NonNullable<HttpOptions["large_bodies"]> = {
   budget_bytes: 8 * MIB,
   caller_share: 0.25,
@@ -23,7 +23,7 @@ interface World extends AsyncDisposable {
   readonly at: TestService;
   readonly calls: Faulty["calls"];
   readonly thread_id: string;
-  /** Sends a request of a user; null: without a credential. */
+  /** Sends a request of a user, or without a credential if null. */
   send(user: string | null, path: string, options?: SendOptions): Promise<Response>;
 }
 
@@ -35,7 +35,7 @@ interface SendOptions {
   readonly signal?: AbortSignal;
 }
 
-/** A service with one thread of `states` large states. */
+/** Creates a service with one thread of `states` large states. */
 async function createWorld({ states = 1, isOpen = false, http = {} as HttpOptions } = {}): Promise<World> {
   const clock = testClock();
   const { storage, calls } = faulty();
@@ -78,12 +78,12 @@ async function createWorld({ states = 1, isOpen = false, http = {} as HttpOption
   return { clock, at, calls, thread_id, send, [Symbol.asyncDispose]: () => at[Symbol.asyncDispose]() };
 }
 
-/** Lets time pass in steps, between which requests go on. */
+/** Advances the clock in steps, between which requests proceed. */
 async function pass(clock: TestClock, ms: number): Promise<void> {
   for (let passed = 0; passed < ms; passed += 50) await clock.advance(50);
 }
 
-/** The status of a response, once it has come. */
+/** Tracks the status of a response, null until it arrives. */
 function track(response: Promise<Response>): { status: number | null; readonly response: Promise<Response> } {
   const tracked = { status: null as number | null, response };
   response.then(
@@ -208,7 +208,7 @@ describe("the byte budget of large responses", () => {
     await unreadResponse.body?.cancel();
     const thread = (await (await patched.response).json()) as { metadata: { a: number }; values: { data: string } };
     assert.deepEqual([thread.metadata.a, thread.values.data.length > STATE_CHARS], [1, true]);
-    // The server knows now that the answer is large: it refuses before the change.
+    // The server knows by now that the response is large, so it refuses before the change.
     const again = await send("ann", `/threads/${thread_id}/state`);
     const refused = track(send("ann", `/threads/${thread_id}`, { method: "PATCH", body: { metadata: { a: 2 } } }));
     await pass(clock, WAIT_MS + 100);

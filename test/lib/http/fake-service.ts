@@ -1,4 +1,4 @@
-/** A service that records what the handler asks of it, on a clock that the test moves. */
+/** A service that records the calls of the handler, with a manual clock. */
 import { createRequestAuthorizer } from "../../../lib/auth/authorizer.ts";
 import { anonymousPrincipal, type Principal } from "../../../lib/auth/principal.ts";
 import type { LogRecord } from "../../../lib/environment.ts";
@@ -27,7 +27,7 @@ export const THREAD = "11111111-1111-4111-8111-111111111111";
 export const RUN = "22222222-2222-4222-8222-222222222222";
 export const ASSISTANT = "33333333-3333-4333-8333-333333333333";
 
-/** Frames that a test writes one by one, and what their reader did. */
+/** A run stream whose frames a test writes one by one. It counts readers that leave. */
 export class RunEvents {
   readonly frames: Frame[] = [];
   leaveCount = 0;
@@ -40,7 +40,7 @@ export class RunEvents {
     this.#wake?.();
   }
 
-  /** Nothing follows, without an end. */
+  /** Ends the stream without an end frame. */
   stop(): void {
     this.stopped = true;
     this.#wake?.();
@@ -79,7 +79,7 @@ export interface Fake {
   readonly handler: Handler;
   /** Sends a request; an object as body is sent as JSON. */
   readonly send: (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Response>;
-  /** `[noun.method, ...arguments]` of each call. */
+  /** `[resource.method, ...arguments]` of each call. */
   readonly calls: unknown[][];
   readonly log: LogRecord[];
   readonly runLog: RunEvents;
@@ -88,7 +88,7 @@ export interface Fake {
   readonly leaves: () => number;
   /** The number of pending timers. */
   readonly timers: () => number;
-  /** Lets every waiting timer of at most `ms` fire. */
+  /** Fires every pending timer of at most `ms`. */
   readonly elapse: (ms: number) => void;
 }
 
@@ -126,7 +126,7 @@ export interface FakeOptions extends HandlerOptions {
   readonly access?: Partial<ServiceInternals["access"]>;
   /** The `kwargs` of its runs. */
   readonly run?: JsonObject;
-  /** What a call gives or throws, by `noun.method`; other calls give `{}`. */
+  /** Results and errors of calls by `resource.method`. All other calls return `{}`. */
   readonly answers?: Readonly<Record<string, (...args: unknown[]) => unknown>>;
 }
 
@@ -166,7 +166,7 @@ export function fake(options: FakeOptions = {}): Fake {
     "threads.stream": () => runLog.stream(run(THREAD)).frames,
     ...options.answers,
   };
-  /** Shows as a search: the same threads, one by one. */
+  /** Returns the threads of a search one by one. */
   const searchEach = async (
     query: unknown,
     { begin, add }: { begin(page: unknown): void; add(read: () => unknown): Promise<void> },
@@ -196,7 +196,7 @@ export function fake(options: FakeOptions = {}): Fake {
             const key = `${name}.${String(method)}`;
             if (key === "threads.searchEach") return await searchEach(...(args as Parameters<typeof searchEach>));
             if (key === "threads.historyEach") return await historyEach(...(args as Parameters<typeof historyEach>));
-            // Of a call that nobody bounds nothing is said.
+            // Calls without a scope are recorded without it.
             calls.push([key, ...(args.at(-1) === NO_FILTER ? args.slice(0, -1) : args)]);
             return defaultAnswers[key]?.(...args) ?? {};
           },
@@ -291,7 +291,7 @@ export function fake(options: FakeOptions = {}): Fake {
     timers: () => timers.size,
     elapse(ms) {
       for (const [key, timer] of [...timers]) {
-        // One that fires may cancel another one.
+        // A timer that fires may cancel another one.
         if (timer.ms > ms || !timers.delete(key)) continue;
         timer.fn();
       }

@@ -387,7 +387,7 @@ describe("log records", () => {
     const records: unknown[] = [];
     const { identity, keys } = testAccounts({ keys: { one: {} } });
     await using kit = await testService({
-      // What an agent says in its error is logged: it is the agent's to keep secrets out of it.
+      // Error messages of agents are logged, so agents must keep secrets out of them.
       agents: { bad: () => Promise.reject(new Error("bad")), good: () => "Hello" },
       storage: sometimes,
       identity,

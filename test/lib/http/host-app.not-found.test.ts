@@ -6,7 +6,7 @@ import { Hono as QuickHono } from "hono/quick";
 import { type App, createHandler } from "../../../lib/http/handler.ts";
 import { testService } from "../../suite/kit.ts";
 
-/** The statuses and texts of GET requests through a service with this application. */
+/** Returns the statuses and texts of GET requests through a service with this application. */
 async function answers(app: App, ...paths: readonly string[]): Promise<readonly (readonly [number, string])[]> {
   await using kit = await testService({ agents: { echo: () => "Hi" } });
   const handler = createHandler(kit.service, { app });
@@ -18,7 +18,7 @@ async function answers(app: App, ...paths: readonly string[]): Promise<readonly 
   return list;
 }
 
-/** A class of a host, whose copies are made in another way. */
+/** A host's subclass, whose instances are copied in another way. */
 class OwnHono extends Hono {
   override basePath(): never {
     throw new Error("This class makes no copies");

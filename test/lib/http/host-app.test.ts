@@ -112,7 +112,7 @@ describe("the middleware of a Hono application", () => {
   it("may respond itself or throw, which the application's error handler turns into a response", async () => {
     const app = new Hono()
       .use("/threads", async (c) => {
-        // Without `next` it is a route, and the API has that path.
+        // A middleware without `next` is a route, and the API has this path.
         return c.text("never");
       })
       .use("/store/*", async (c, _next) => c.json({ stop: true }, 418))

@@ -29,7 +29,7 @@ function counting(): { readonly driver: SqlDriver; characters: number } {
 const LARGE = 200_000;
 const large = "x".repeat(LARGE);
 
-/** Threads whose states are large beside and in their messages, each with a run whose request is as large. */
+/** Creates threads whose states are large in and beside their messages, each with a run that has an equally large request. */
 async function world(options: Partial<TestServiceOptions> = {}) {
   const database = counting();
   const kit: TestService = await testService({
@@ -149,7 +149,7 @@ describe("a list reads only what it returns", () => {
     const [newest] = history;
     const size = JSON.stringify(newest?.values).length;
     assert.ok(size > 40 * part.length);
-    // The newest state, then the parts of the older ones since their last whole copy.
+    // It reads the newest state, then the values of older ones since their last full copy.
     assert.ok(it.database.characters < 3 * size, `${it.database.characters} of ${size}`);
     for (const state of history.filter((_, n) => n % 9 === 0)) {
       const { checkpoint_id } = state.checkpoint ?? assert.fail();
@@ -287,7 +287,7 @@ describe("parseFirstItem", () => {
 
 describe("a search with values", () => {
   it("lets other work proceed between large states, and holds one at a time", async () => {
-    // Each look at the clock is 5 ms after the last one: every state takes its time.
+    // Each read of the clock is 5 ms later, so that every state takes time.
     let now = 0;
     await using it = await world({ environment: { monotonic: () => (now += 5) } });
     await fill(it.kit, 6);
@@ -308,7 +308,7 @@ describe("a search with values", () => {
     assert.equal(response.status, 200);
     assert.equal(response.headers.get("x-pagination-total"), "6");
     assert.equal(response.headers.get("x-pagination-next"), "5");
-    // The list is sent as it is made: who reads nothing holds it up.
+    // The list is sent while it is created, so a reader that stalls blocks it.
     for (let n = 0; n < 200; n += 1) await new Promise((resolve) => setImmediate(resolve));
     const read = it.database.characters;
     for (let n = 0; n < 50; n += 1) await new Promise((resolve) => setImmediate(resolve));

@@ -7,7 +7,7 @@ import { fake, THREAD } from "./fake-service.ts";
 const T = `/threads/${THREAD}`;
 const CHECKPOINT = { thread_id: THREAD, checkpoint_ns: "", checkpoint_id: "c", checkpoint_map: null };
 
-/** method, path, body, the call it makes */
+/** method, path, body, expected call */
 const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[] = [
   ["GET", T, undefined, ["threads.get", THREAD, {}]],
   ["GET", `${T}?include=ttl`, undefined, ["threads.get", THREAD, { include: ["ttl"] }]],
@@ -63,7 +63,7 @@ const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[]
   ["PATCH", `${T}/state`, undefined, ["threads.patchState", THREAD, {}]],
 ];
 
-/** method, path, body, the detail of the 422 */
+/** method, path, body, detail of the 422 */
 const REFUSED: readonly (readonly [string, string, unknown, RegExp])[] = [
   ["POST", `${T}/state`, { values: 5 }, /^values: must be an object, a list of objects or null$/],
   ["POST", `${T}/state`, { values: "a" }, /^values: /],

@@ -48,7 +48,7 @@ const LEGACY: JsonObject = {
 };
 const PUSH: JsonObject = { taskId: UNKNOWN, id: UNKNOWN, url: "https://hooks.example/in" };
 
-/** Good bodies of the agent protocols, by route. */
+/** Valid bodies of the agent protocols by route. */
 const GOOD: Readonly<Record<string, readonly Sent[]>> = {
   "post /mcp": [
     rpc(
@@ -142,7 +142,7 @@ function* broken(value: Json): Generator<Json> {
 const OF_AGENTS = /^\/(?:mcp|ai|ag-ui|a2a)(?:\/|$)|\/events\/:/;
 const formatKey = ({ method, path }: { readonly method: string; readonly path: string }): string => `${method} ${path}`;
 
-/** Routes whose errors are text, as their clients show them. */
+/** Routes whose errors are text for their clients. */
 const TEXTS = new Set(ROUTES.filter(({ error_text }) => error_text).map(formatKey));
 
 describe("an invalid body", () => {

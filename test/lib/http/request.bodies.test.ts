@@ -7,7 +7,7 @@ import { createHandler } from "../../../lib/http/handler.ts";
 import { testService } from "../../suite/mod.ts";
 import { fake } from "./fake-service.ts";
 
-/** A request whose body comes as the test says. */
+/** Creates a request whose body the test sends in parts. */
 function slow(headers: Record<string, string> = {}): {
   readonly request: Request;
   send(text: string): void;
@@ -30,7 +30,7 @@ function slow(headers: Record<string, string> = {}): {
   };
 }
 
-/** Lets what is ready run. */
+/** Waits until ready work has run. */
 const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
 
 describe("an incomplete request body", () => {
@@ -48,7 +48,7 @@ describe("an incomplete request body", () => {
       await tick();
       assert.equal(timers(), 1);
       elapse(30_000);
-      // For what has come.
+      // The time is extended by the bytes that arrived.
       elapse(1_000);
       const response = await answer;
       assert.equal(response.status, 408);

@@ -1,4 +1,4 @@
-/** The route table agrees with itself, and with what its handlers do. */
+/** The route table is consistent with itself and with its handlers. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { anonymousPrincipal } from "../../../lib/auth/principal.ts";
@@ -93,7 +93,7 @@ async function openSocket(handler: Handler, path: string, isDone: () => boolean)
 }
 
 let changesFound = 0;
-/** The calls that the last request made, as `threads.copy: create`. */
+/** Formats the calls of the last request, as `threads.copy: create`. */
 const operations: string[] = [];
 for (const [noun, rows] of [...Object.entries(OPERATIONS), ...Object.entries(ROUTE_OPERATIONS)]) {
   for (const [name, row] of Object.entries<{ readonly kind: string; withAuthorization(...args: unknown[]): unknown }>(
@@ -199,7 +199,7 @@ describe("the route table", () => {
       const { send, handler, calls, runLog, result } = fake({
         access,
         answers,
-        // The run of a chat.
+        // This is the run of a chat.
         run: { stream_mode: ["messages-tuple"], input: { messages: [{ type: "human", id: "u" }] } },
         principal: { ...anonymousPrincipal, user },
       });
@@ -218,7 +218,7 @@ describe("the route table", () => {
           method: route.method === "all" ? "PUT" : route.method.toUpperCase(),
         });
         const changes = operations.filter((call) => /: (?:change|create)$/.test(call));
-        // A socket asks for the permission of each run that a command creates.
+        // A socket requires the permission for each run that a command creates.
         if (resolveAccess(request, { path, route, routes: () => [route] }) !== "read") changesFound += changes.length;
         else if (!route.upgrades) assert.deepEqual(changes, []);
       }

@@ -8,7 +8,7 @@ const R = `${T}/runs/${RUN}`;
 const run = (fields: object): object => ({ assistant_id: "g", ...fields });
 const nested = (depth: number): string => `{"metadata":${"[".repeat(depth - 1)}${"]".repeat(depth - 1)}}`;
 
-/** method, path, body, status, a piece of the detail */
+/** method, path, body, status, part of the detail */
 const REFUSED: readonly (readonly [string, string, unknown, number, string])[] = [
   ["POST", "/threads", "{", 400, "JSON"],
   ["POST", "/threads", "{'a':1}", 400, "JSON"],

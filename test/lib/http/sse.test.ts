@@ -131,7 +131,7 @@ describe("an event stream", () => {
     service.elapse(5_000);
     assert.equal(await beat, ": heartbeat\n");
     service.runLog.add({ id: 1, event: "values", data: "1" });
-    // The wait that began before the beat has taken the first frame by now.
+    // The read that began before the heartbeat has taken the first frame by now.
     await new Promise((resolve) => setTimeout(resolve, 0));
     service.runLog.add({ id: 2, event: "values", data: "2" });
     assert.equal(await reader.next(), "id: 1\nevent: values\ndata: 1\n\n");
@@ -203,7 +203,7 @@ describe("an event stream", () => {
   });
 });
 
-/** Opens a stream whose server cancels it while it is given its first chunk, as it does when the client has just gone. */
+/** Opens a stream that is cancelled during its first pull, as servers do when the client has just disconnected. */
 async function openLeaving(service: Fake): Promise<Reader> {
   const { ReadableStream: Real } = globalThis;
   let leave: () => unknown = () => {};
@@ -212,7 +212,7 @@ async function openLeaving(service: Fake): Promise<Reader> {
       new Real(
         {
           ...source,
-          // The source may be an instance of a class: a spread copies none of its methods.
+          // The source may be an instance of a class, so a spread would lose its methods.
           cancel: (reason) => source.cancel?.(reason),
           pull: (controller) =>
             source.pull?.({
@@ -278,7 +278,7 @@ describe("an event stream that is cancelled during a pull", () => {
     const { frames } = service.runLog;
     const chunk = reader.next();
     await settled();
-    // The frame after the one that was waited for is taken while the first is on its way.
+    // The frame after the one that was awaited is taken while the first is being sent.
     frames.splice = () => {
       void reader.cancel();
       return [end];

@@ -13,7 +13,7 @@ import { customWorld, owning } from "../auth/custom-auth.harness.ts";
 type Fetch = (input: string, init: RequestInit) => Promise<Response>;
 type Headers = Readonly<Record<string, string>>;
 
-/** A user's requests to the routes of the protocol. */
+/** Creates a function that sends requests of a user to the routes of the protocol. */
 function createUser(fetch: Fetch, headers: Headers) {
   const post = (path: string, body: unknown): Promise<Response> =>
     fetch(`http://greenroom/threads/${path}`, {
@@ -28,7 +28,7 @@ function createUser(fetch: Fetch, headers: Headers) {
       const response = await post(`${thread}/commands`, { id: 1, method, params });
       return [response.status, JSON.parse((await response.text()).replaceAll(thread, ":thread"))];
     },
-    /** A stream that is read from now on. */
+    /** Opens a stream and reads it. */
     async stream(thread: string) {
       const response = await post(`${thread}/stream/events`, { channels: ["values", "lifecycle", "input"] });
       const opened = { status: response.status, text: "", events: 0, close: async () => {} };
@@ -55,7 +55,7 @@ const agents: Readonly<Record<string, AgentFunction>> = {
   },
 };
 
-/** All commands that name a run or a state; `run.start` is apart, because it creates a thread that does not exist. */
+/** The commands that name a run or a state. `run.start` is tested separately, because it creates absent threads. */
 const COMMANDS: readonly (readonly [method: string, params: (interrupt: string) => object])[] = [
   ["input.respond", (interrupt_id) => ({ interrupt_id, response: "yes" })],
   ["input.respond", (interrupt_id) => ({ responses: [{ interrupt_id, response: "yes" }] })],
@@ -112,7 +112,7 @@ describe("threads of other users with custom authentication", () => {
     await ann.command(thread, "run.start", START);
     await until(() => ownStream.text.split('"event":"completed"').length === 3);
     const none = await bob.stream(crypto.randomUUID());
-    // What is streamed afterwards shows that the streams are alive.
+    // Later events show that the streams are still open.
     await until(() => [early, late, none].every(({ text }) => text !== ""));
     for (const { status, events } of [early, late, none]) assert.deepEqual([status, events], [200, 0]);
     assert.ok(ownStream.events > 4);
@@ -201,7 +201,7 @@ describe("threads of a shared agent", () => {
     const refused = await member.command(theirs, "input.respond", answer);
     assert.equal(refused[1].error, "no_such_run");
     assert.deepEqual(refused, await member.command(none, "input.respond", answer));
-    // A WebSocket is opened with the permission to read.
+    // Opening a WebSocket requires the permission to read.
     assert.equal((await overSocket(theirs, "state.get", {})).type, "success");
     assert.equal((await overSocket(theirs, "run.start", START)).error, "no_such_run");
     assert.equal((await overSocket(theirs, "input.respond", answer)).error, "no_such_run");

@@ -110,7 +110,7 @@ describe("a WebSocket session whose client does not read", () => {
     });
     await ticks(sibling.elapse);
     assert.deepEqual(sibling.seqs(), []);
-    // Small messages do not wait for others.
+    // Small messages need no share of the budget.
     sibling.session.onClose();
     stalled.socket.bufferedAmount = 0;
     const third = world({ largeMessageBudget });

@@ -24,7 +24,7 @@ export interface World {
   readonly commands: string[];
   /** Lets the timers of at most `ms` fire. */
   elapse(ms: number): void;
-  /** Sends a command and waits for its answer. */
+  /** Sends a command and waits for its response. */
   send(method: string, params?: JsonObject): Promise<JsonObject>;
   /** Returns the `seq` of the sent events. */
   seqs(): number[];
@@ -64,7 +64,7 @@ export function world({ again, ...options }: WorldOptions = {}, command?: Author
   const environment = {
     ...systemEnvironment(),
     timer(ms: number, fn: () => void) {
-      // The wait for subscriptions that come together.
+      // A short wait collects subscriptions that arrive together.
       if (ms <= 10) return systemEnvironment().timer(ms, fn);
       const key = {};
       timers.set(key, { ms, fn });

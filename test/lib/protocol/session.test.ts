@@ -84,7 +84,7 @@ describe("a WebSocket session", () => {
     events.add(event(1, "lifecycle"), event(2, "values"), event(3, "messages"), event(4, "lifecycle"));
     const subscribe = (id: number, params: JsonObject): void =>
       session.onMessage(JSON.stringify({ id, method: "subscription.subscribe", params }));
-    // As the SDK does after a reconnect; the messages may arrive one by one.
+    // The SDK sends these after a reconnect. The messages may arrive one by one.
     subscribe(101, { channels: ["lifecycle"] });
     await new Promise((resolve) => setImmediate(resolve));
     subscribe(102, { channels: ["values", "lifecycle"] });
@@ -127,7 +127,7 @@ describe("a WebSocket session", () => {
     const again = await send("subscription.unsubscribe", { subscription_id: values });
     assert.deepEqual([again.error, again.message], ["no_such_subscription", `Unknown subscription: ${values}`]);
     assert.equal((await send("subscription.unsubscribe")).error, "no_such_subscription");
-    // A text cannot be made of this.
+    // JSON.stringify fails for this value.
     const noText = { subscription_id: { toString: 1 } };
     assert.equal((await send("subscription.unsubscribe", noText)).error, "no_such_subscription");
   });

@@ -25,7 +25,7 @@ for (const verb of ["wait", "stream"]) {
       await kit.fetch(`http://localhost${path}`, {
         method: "POST",
         headers: { "content-type": "application/json", "x-api-key": keys.ann as string },
-        // As servers have it: a request keeps the text of its body.
+        // Like a server's, this request retains the text of its body.
         body: new Blob([JSON.stringify(body)]).stream(),
         duplex: "half",
       } as RequestInit);
@@ -35,7 +35,7 @@ for (const verb of ["wait", "stream"]) {
     };
     const responses = [await start({ data: "small" })];
     await started.promise;
-    // What the first request of its kind leaves, such as loaded code.
+    // The first request of its kind allocates memory that stays, such as loaded code.
     responses.push(await start({ data: "x".repeat(SIZE) }));
     const before = await measureHeap();
     for (let n = 0; n < WAITING; n++) responses.push(await start({ data: `${n}${"x".repeat(SIZE)}` }));

@@ -5,7 +5,7 @@ import type { RunOrigin } from "../../../lib/runs/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 import { advanceUntil, faulty } from "../../support/faulty.ts";
 
-// The service's own timers keep no process alive, and some tests wait for nothing else.
+// Timers of the service keep no process alive, and some tests wait for nothing else.
 let alive: ReturnType<typeof setInterval>;
 before(() => {
   alive = setInterval(() => {}, 1_000);
@@ -41,7 +41,7 @@ describe("a run with an idempotency key", () => {
     const created = await runs.create(thread_id, say, keyed("k"));
     assert.deepEqual([created.run_id, created.status], [first.run.run_id, "success"]);
     assert.equal((await runs.list(thread_id)).length, 1);
-    // Another key, another route: another run.
+    // Another key or another route creates another run.
     await (await runs.wait(thread_id, say, keyed("k", "one", "/other"))).result;
     await (await runs.wait(thread_id, say, keyed("l"))).result;
     assert.equal((await runs.list(thread_id)).length, 3);
@@ -180,7 +180,7 @@ describe("a batch of runs", () => {
     for (const verb of ["createRun", "createRuns", "stopRuns"] as const) delete faults[verb];
     const { runs: remainingRuns } = await kit.service.metrics();
     assert.deepEqual(remainingRuns, { pending: 0, scheduled: 0, running: 0 });
-    // Its key is free, and so are the worker's places.
+    // The key and the worker slots are free again.
     const createdRuns = await runs.createBatch([say, say, say], keyed("k"));
     for (const { thread_id, run_id } of createdRuns) {
       assert.deepEqual(await (await runs.join(thread_id, run_id)).result, { a: 1, ok: true });

@@ -98,7 +98,7 @@ describe("the configuration of a run", () => {
     const { configurable, metadata: _, ...otherConfig } = kwargs["config"] as JsonObject;
     assert.deepEqual(otherConfig, { tags: ["first"], recursion_limit: 30, extra: { assistant: true } });
     assert.deepEqual(omitRunIds(configurable), { a: "assistant", b: "thread", c: "request", deep: { one: 1 } });
-    // Shallow: an object replaces an object.
+    // The merge is shallow: an object replaces an object.
     const third = await world.run(thread_id, { config: { configurable: { deep: { two: 2 } } } });
     assert.deepEqual(omitRunIds((third["config"] as JsonObject)["configurable"])["deep"], { two: 2 });
   });

@@ -90,9 +90,9 @@ describe("a body with too many values", () => {
     for (const body of [createText(20_001), `{"metadata":${createText(20_000)}}`, `{"a":${list}}`, list]) {
       assert.deepEqual(await post(kit, "/threads", body), [413, refused]);
     }
-    // Not JSON either, which is not found out.
+    // This is not JSON either, which the check does not find.
     assert.deepEqual(await post(kit, "/threads", ",".repeat(20_001)), [413, refused]);
-    // What stands in texts does not count, also where an escape lies across two slices.
+    // Values inside of strings do not count, also if an escape is cut between two slices.
     for (const shift of [0, 1]) {
       const text = `{"unknown":"${"y".repeat(shift)}${'\\"'.repeat(300_000)}${",".repeat(30_000)}"}`;
       assert.equal((await post(kit, "/threads", text))[0], 200);

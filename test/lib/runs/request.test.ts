@@ -8,7 +8,7 @@ import { testService } from "../../suite/kit.ts";
 import { faulty } from "../../support/faulty.ts";
 import { until } from "../webhooks/webhooks.harness.ts";
 
-// The service's own timers keep no process alive, and some tests wait for nothing else.
+// Timers of the service keep no process alive, and some tests wait for nothing else.
 let alive: ReturnType<typeof setInterval>;
 before(() => {
   alive = setInterval(() => {}, 1_000);
@@ -67,7 +67,7 @@ describe("a configuration with contradictions", () => {
     await assert.rejects(runs.create(null, { assistant_id: "ok", ...both }), refusal);
     const agreed = { config: both.config, context: { model: "a", other: 1 } };
     assert.deepEqual((await assistants.create({ graph_id: "ok", ...agreed })).context, agreed.context);
-    // What another version said is no part of the request.
+    // Members of another version are not part of the request.
     await assistants.update("ok", { config: both.config });
     assert.deepEqual((await assistants.update("ok", { context: both.context })).config, {});
   });
@@ -162,13 +162,13 @@ describe("a join of an ended run", () => {
     const { run, frames } = await runs.stream(thread_id, { assistant_id: "half", stream_mode: ["values"] });
     const waiting = runs.join(thread_id, run.run_id);
     for await (const { data } of frames) if (data.includes("half")) break;
-    // What is shown is not recorded yet.
+    // The emitted state is not recorded yet.
     await until(async () => Object.hasOwn((await threads.state(thread_id)).values as JsonObject, "half"));
     await runs.cancel(thread_id, run.run_id, { wait: true });
     assert.deepEqual(await (await waiting).result, { a: 1, half: true });
     assert.deepEqual(await (await runs.join(thread_id, run.run_id)).result, { a: 1, half: true });
     assert.equal((await threads.get(thread_id)).status, "interrupted");
-    // Whose state it is, not who is joined, decides.
+    // The run that wrote the state decides, and not the joined run.
     const otherRun = await runs.wait(thread_id, { ...request, interrupt_before: "*" });
     assert.deepEqual(await otherRun.result, { a: 1, half: true, __interrupt__: [] });
     const joined = await (await runs.join(thread_id, run.run_id)).result;

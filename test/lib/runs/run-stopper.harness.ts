@@ -42,7 +42,7 @@ export function talker(): {
         yield {
           messages: [...messages, { role: "assistant", content: `step of ${content}` }],
         } as unknown as JsonObject;
-        // A step is over when the next one comes.
+        // A step ends when the next one begins.
         yield { next: content };
         at(content).resolve();
         if (content.startsWith("deaf")) await gate.promise;

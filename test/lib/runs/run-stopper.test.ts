@@ -22,7 +22,7 @@ describe("a cancel of a run", () => {
     assert.deepEqual(contents((await threads.get(thread_id)).values), ["slow 1", "step of slow 1"]);
     const last = (await Array.fromAsync(frames)).at(-1);
     assert.deepEqual(JSON.parse(last?.data ?? ""), { run_id: run.run_id, status: "interrupted" });
-    // It has ended: no effect, whatever is asked.
+    // The run has ended, so that no cancel has an effect.
     await runs.cancel(thread_id, run.run_id, { wait: true });
     await runs.cancel(thread_id, run.run_id, { action: "rollback", wait: true });
     await runs.cancelMany({ thread_id, run_ids: [run.run_id] });
@@ -279,7 +279,7 @@ describe("a cancel of all runs of a status", () => {
       ...real,
       async stopRuns(scope, target, action, now, reason) {
         if (parts.length === 0) {
-          // Another process takes the oldest run, which is in the last part.
+          // Another process claims the oldest run, which is in the last part.
           const terms = { token: "token", lease_until: Date.now() + 60_000, worker: "other" };
           const outcome = await real.claimRun(scope, { ...terms, graph_ids: ["talk"], now: Date.now() } as never);
           if (outcome.kind === "claimed") claimedMeanwhile = outcome.claimed.run.run_id;

@@ -1,4 +1,4 @@
-/** The table of operations: it has each call of a service, and each call asks about the events of its row alone. */
+/** The table of operations has each call of a service, and each call authorizes the events of its row only. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { AuthEvent, AuthHandlers, AuthValues } from "../../../lib/auth/events.ts";
@@ -8,11 +8,11 @@ import { type TestService, testService } from "../../suite/kit.ts";
 import { userNamed } from "../../support/users.ts";
 import { CALLS, type ResourceIds } from "../auth/authorized-calls.ts";
 
-/** The names of calls in nouns, as `threads.copy`. */
+/** Lists the calls of resources, as `threads.copy`. */
 const listCalls = (nouns: object): readonly string[] =>
   Object.entries(nouns).flatMap(([noun, calls]) => Object.keys(calls as object).map((name) => `${noun}.${name}`));
 
-/** Methods that only other parts of the service call, or the calls of a row. Where a new one is for callers, it needs a row. */
+/** Methods that only other parts of the service or calls of the table use. A new method for callers needs a row in the table. */
 const INTERNAL: readonly string[] = [
   ...[
     "assistants.ensureDefaults",
@@ -160,7 +160,7 @@ describe("the table of operations", () => {
       const things = new Proxy({}, { get: () => crypto.randomUUID() }) as ResourceIds;
       const by = await kit.service.caller(new Request("http://greenroom/"));
       authorizedOperations.length = 0;
-      // What it names does not exist: the call may be refused, after it has asked.
+      // The ids do not exist, so the call may be refused after authorization.
       await (async () => await call(callerNouns(), things, by))().catch(() => {});
       for (const event of authorizedOperations) assert.ok(events.includes(event), `it asks about ${event}, too`);
       assert.deepEqual(untyped.splice(0), [], "AuthValues lacks members that a handler gets");

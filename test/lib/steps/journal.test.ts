@@ -1,4 +1,4 @@
-/** The address of a wait, while saves take what is unsaved. */
+/** The event address of a wait while saves drain the journal. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { type OpenJournalOptions, openJournal, type UnsavedJournal } from "../../../lib/steps/journal.ts";

@@ -1,4 +1,4 @@
-/** Events that come to the wrong place: late, again, or for another run. */
+/** External events that are late, repeated or for another run. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AgentFunction } from "../../../lib/mod.ts";

@@ -1,4 +1,4 @@
-/** Durable functions that wait: sleeps, events from outside and retries need no worker, and survive restarts. */
+/** Durable functions wait for sleeps, external events and retries without a worker slot, and survive restarts. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -29,7 +29,7 @@ const kitOn = (file: string, agent: AgentFunction, clock?: TestClock): Promise<T
 const texts = (values: Json): string[] =>
   (values as { messages: { content: string }[] }).messages.map(({ content }) => content);
 
-/** Moves the clock in small parts until the fact holds: timers that a run sets on its way are due too. */
+/** Advances the clock in small steps until the condition holds, so that new timers of a run fire too. */
 async function soon(clock: TestClock, fact: () => Promise<boolean>): Promise<void> {
   await until(async () => {
     await clock.advance(60);
@@ -259,7 +259,7 @@ describe("a durable function", () => {
       const line = (text: string): void => void lines.push(text);
       const databaseArgs = [copy, "--database", file];
       assert.equal(await runBackup(databaseArgs, { out: line, err: line, env: {} }), 0, lines.join("\n"));
-      // What comes after the copy was made is not in it.
+      // The copy has nothing that was stored after it.
       await kit.service.runs.cancel(thread_id, run_id);
       ids = { thread_id, run_id };
     }

@@ -45,7 +45,7 @@ function createStorage(answers: Readonly<Record<string, unknown>>): {
   return { storage: publishChanges(storage, bus), published, here };
 }
 
-/** Calls one verb and gives what it published to other processes, in order. */
+/** Calls one operation and returns what it published to other processes, in order. */
 async function publishedBy(name: keyof Storage, answer: unknown, ...args: readonly unknown[]): Promise<string[]> {
   return (await publishFrom(name, answer, ...args)).published;
 }

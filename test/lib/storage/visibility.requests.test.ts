@@ -1,4 +1,4 @@
-/** Filters on metadata and values as requests bring them: what is refused, and that nothing else is. */
+/** Filters on metadata and values in requests: invalid ones are refused, and no others. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { testService } from "../../suite/kit.ts";
@@ -19,7 +19,7 @@ const FILTERED: readonly (readonly [path: string, field: "metadata" | "values"])
 
 const deep = (levels: number): string => `${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`;
 
-/** filter, a piece of the detail; `FIELD` stands for the name of the field */
+/** filter, part of the detail; `FIELD` stands for the name of the field */
 const REFUSED: readonly (readonly [filter: string, detail: string])[] = [
   [deep(100), "body: must not nest deeper than 64 levels"],
   [`{"a":${"[".repeat(100)}${"]".repeat(100)}}`, "body: must not nest deeper than 64 levels"],

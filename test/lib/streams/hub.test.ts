@@ -295,7 +295,7 @@ describe("a run log with stored frames", () => {
       all.slice(1).map(({ id }) => id),
       upTo(50, missing_before),
     );
-    // A part of it still is.
+    // Some frames are still stored.
     stored.push(...upTo(50, 20).map((id) => ({ id, event: "values", data })));
     const some = await collect(runLog.read(5));
     assert.deepEqual(JSON.parse(some[0]?.data ?? ""), { ...gap, missing_before: 20 });

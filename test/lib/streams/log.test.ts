@@ -60,7 +60,7 @@ it("a log cursor whose page emits nothing reads the items in memory", {
   const ring = new Ring(createTickBudget({ defer: (call) => void setImmediate(call) }, 1_000_000));
   ring.add(1, 2);
   const reader = new Reading(ring, 4, () => {
-    // Stored and announced while the page is read.
+    // The items are stored and published while the page is read.
     ring.add(3, 4, 5, 6);
     return { items: [1, 2, 3, 4].map(createItem), read_to: 4 };
   }).toReader();

@@ -38,7 +38,7 @@ describe("a resumable run", () => {
     assert.deepEqual([none, minus, unknown], [all, all, all]);
     assert.deepEqual([three, six], [all.slice(3), all.slice(6)]);
     for (const each of many) assert.deepEqual(each, all);
-    // It has ended.
+    // The run has ended.
     assert.deepEqual([await join(), await join(9), await join(1_000)], [all, all.slice(9), all]);
     const [end, ...laterFrames] = await join(12);
     assert.deepEqual([end?.event, laterFrames.length], ["end", 0]);
@@ -107,7 +107,7 @@ describe("a resumable run", () => {
     await advanceUntil(clock, () => here.list.length === 5, 10);
     const joined = async (after: number): Promise<ReturnType<typeof collect>> =>
       collect((await second.runs.joinStream(thread_id, run.run_id, { after })).frames);
-    // Their ids are known by the first process alone, until the second looks.
+    // Only the first process knows their ids until the second one reads.
     const there = [await joined(5), await joined(2), await joined(0), await joined(1_000)];
     await advanceUntil(clock, () => there.every(({ list }, i) => list.length >= [0, 3, 5, 5][i]!));
     say(4);
@@ -150,7 +150,7 @@ describe("a resumable run", () => {
       graphs: () => [{ graph_id: "count" }],
       execute: recordStates(async function* ({ attempt }) {
         yield { type: "stream", mode: "custom", data: attempt };
-        // The first hears no signal, so that its process holds what it has shown for a while after it has lost the run.
+        // The first process receives no signal, so that it retains its frames for a while after it has lost the run.
         if (attempt === 1) await new Promise<void>(() => {});
         yield { type: "state", values: { attempt }, next: [], tasks: [] };
       }),
@@ -189,7 +189,7 @@ describe("a resumable run", () => {
     say(3, "fail");
     await advanceUntil(clock, read.ended, 10);
     await clock.advance(300_000);
-    // What ended is kept in memory until something else ends.
+    // An ended run stays in memory until another one ends.
     const otherRun = collect((await runs.stream(null, ask())).frames);
     say("end");
     await advanceUntil(clock, otherRun.ended, 10);
@@ -221,7 +221,7 @@ describe("a resumable run", () => {
     const before = calls.getRun;
     await clock.advance(10_000);
     assert.equal(calls.getRun, before);
-    // Whoever comes then gets everything all the same.
+    // A later reader gets all frames.
     say("end");
     await clock.advance(100);
     const again = collect((await secondProcess.runs.joinStream(null, run_id)).frames);
@@ -238,7 +238,7 @@ describe("a reader whose position cannot be found", () => {
     faults.readFrames = () => Promise.reject(new Error("down"));
     await assert.rejects(second.runs.joinStream(thread_id, run_id, { after: 4 }));
     await clock.advance(1_000);
-    // A tape that is kept needs no look at the row.
+    // A run log in memory needs no read of the row.
     const looks = async (): Promise<number> => {
       const before = calls.getRun ?? 0;
       await assert.rejects(second.runs.joinStream(thread_id, run_id, { after: 4 }));

@@ -12,7 +12,7 @@ describe("the events of a run in another process", () => {
       const [reads] = p.services as [(typeof p.services)[0]];
       const thread_id = crypto.randomUUID();
       const params = { assistant_id: "count", input: {} };
-      // Nothing has opened the thread when the other process claims the run.
+      // No reader has opened the thread when the other process claims the run.
       void reads.threads.command(thread_id, { id: 1, method: "run.start", params });
       await p.until(() => p.happened.length === 1);
       const live = reading(reads, thread_id);
@@ -35,7 +35,7 @@ describe("the events of a run in another process", () => {
   }
 
   it("are all recorded for runs that are created after the response to a stream", async () => {
-    // The note that the thread is read takes longer than a claim.
+    // Storing that the thread has a reader takes longer than a claim.
     const p = await processes({
       concurrency: [0, 1],
       storage: (storage) => ({

@@ -118,7 +118,7 @@ describe("the events of a thread", () => {
     await using kit = await testService({ executor: teller(COUNT, 10_000) });
     const { service } = kit;
     const { thread_id, live } = await opened(service);
-    // Reads one event, and then nothing until the run is over: 4 MB pass meanwhile.
+    // Reads one event, and then nothing until the run has ended, while 4 MB are emitted.
     const slow = subscribe(service, thread_id, ALL)[Symbol.asyncIterator]();
     const first = slow.next();
     await finished(service, thread_id, { assistant_id: "teller", input: {} });
@@ -158,7 +158,7 @@ describe("the events of a thread", () => {
         for (let step = await iterator.next(); !step.done; step = await iterator.next()) {
           seqs.push(step.value.seq);
           if (step.value.event === "lifecycle" && step.value.seq % 2 ** 32 === 2 ** 32 - 1) break;
-          // Some take their time.
+          // Some readers are slow.
           if (at % 3 === 0 && seqs.length % 50 === 0) await new Promise((resolve) => setTimeout(resolve, 2));
         }
         await iterator.return?.();
@@ -435,7 +435,7 @@ describe("the events of a thread", () => {
     const since = live.events.at(-1)?.seq ?? 0;
     await service.threads.delete(thread_id);
     await until(live.ended, "the reader of the deleted thread ends");
-    // A client that has not heard of it goes on where it was.
+    // A client that does not know of the deletion continues at its position.
     const again = reading(service, thread_id, { ...ALL, since });
     const params = { assistant_id: "talker", input: {} };
     await service.threads.command(thread_id, { id: 1, method: "run.start", params });

@@ -7,7 +7,7 @@ import { testClock, testService } from "../../suite/kit.ts";
 import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
-// The service's own timers keep no process alive, and some tests wait for nothing else.
+// Timers of the service keep no process alive, and some tests wait for nothing else.
 let alive: ReturnType<typeof setInterval>;
 before(() => {
   alive = setInterval(() => {}, 1_000);
@@ -151,11 +151,11 @@ describe("a thread stream", () => {
     await until(() => live.list.length === 6 && again.list.length === 3);
     assert.deepEqual(formatFrames(again.list), ["metadata", "later", "run_done success"]);
     assert.deepEqual(live.list.slice(3), again.list);
-    // Also for a reader who comes back when it is over.
+    // A reader that reconnects after its end receives it too.
     const last = collect(await threads.stream(thread_id, { after: parsePosition(lastSeenId) }));
     await until(() => last.list.length === 3);
     assert.deepEqual(last.list, again.list);
-    // And who has seen that one is shown nothing again.
+    // A reader that has seen it receives nothing again.
     const end = collect(await threads.stream(thread_id, { after: parsePosition(again.list.at(-1)?.id) }));
     await (await runs.wait(thread_id, askResumable("new"))).result;
     await until(() => end.list.length === 3);
@@ -179,7 +179,7 @@ describe("a thread stream", () => {
     const again = collect(await threads.stream(thread_id, { after: lastSeen }));
     await advanceUntil(clock, () => again.list.length === 3);
     assert.deepEqual(formatFrames(again.list), ["metadata", "later", "run_done success"]);
-    // It was made first, and is told last.
+    // It was created first and is sent last.
     await runs.cancel(thread_id, stopped.run_id);
     await advanceUntil(clock, () => again.list.length === 4);
     await runs.delete(thread_id, stopped.run_id);
@@ -370,7 +370,7 @@ describe("a thread stream", () => {
   it("sends them in one order, whatever the order of the signals", async () => {
     const { executor, go } = shower();
     const { clock, first, second, stop } = await twoProcesses(executor);
-    // The end of the first run and the frames of the second are looked for at different times.
+    // The end of the first run and the frames of the second are read at different times.
     for (let delay = 0; delay < 2_000; delay += 125) {
       const { thread_id } = await first.threads.create();
       const live = collect(await second.threads.stream(thread_id));

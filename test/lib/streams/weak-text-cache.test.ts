@@ -80,7 +80,7 @@ describe("many readers", () => {
           }
         }),
       );
-      // They hold what they got; one that comes later shares it too.
+      // They retain the text, and a later reader shares it.
       const late = subscribe(kit.service, thread_id, { channels, since: 1 });
       for (let large: unknown; !large; ) {
         large = (await late.next()).find(({ data }) => data.length > 1_000_000);

@@ -21,7 +21,7 @@ import { type TestClock, type TestService, testClock, testIds, testService } fro
 import { advanceUntil, clockedService } from "../../support/faulty.ts";
 import { userNamed } from "../../support/users.ts";
 
-// The service's own timers keep no process alive, and some tests wait for nothing else.
+// Timers of the service keep no process alive, and some tests wait for nothing else.
 let alive: ReturnType<typeof setInterval>;
 before(() => {
   alive = setInterval(() => {}, 1_000);
@@ -346,12 +346,12 @@ describe("threads with a time to live", () => {
     await clock.advance(4 * MINUTE);
     assert.equal(await threads.count(), 3);
     await threads.update(long.thread_id, { metadata: { seen: true } });
-    // Threads are looked for every five minutes.
+    // Expired threads are deleted every five minutes.
     await clock.advance(MINUTE);
     await advanceUntil(clock, () => absent(at, short.thread_id));
     await assert.rejects(threads.get(short.thread_id), refusal("not_found", /not found/));
     await reading;
-    // The change has begun its time anew: it is over after eleven minutes, not after seven.
+    // The update restarts the time to live, which now ends after eleven minutes instead of seven.
     await clock.advance(5 * MINUTE);
     assert.equal(await threads.count(), 2);
     await clock.advance(5 * MINUTE);

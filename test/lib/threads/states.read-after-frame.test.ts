@@ -8,14 +8,14 @@ import { testClock, testService } from "../../suite/kit.ts";
 import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
 import { createHub } from "../../support/shared-database.ts";
 
-// The services' own timers keep no process alive.
+// Timers of services keep no process alive.
 let alive: ReturnType<typeof setInterval>;
 before(() => {
   alive = setInterval(() => {}, 1_000);
 });
 after(() => clearInterval(alive));
 
-/** More than a run has frames. */
+/** An upper bound of the frames of a run. */
 const ROUNDS = 12;
 const parsed = ({ event, data }: Frame): { readonly event: string; readonly data: unknown } => ({
   event,
@@ -30,7 +30,7 @@ const reads: Readonly<Record<string, (service: Service, thread_id: string) => Pr
   search: async ({ threads }, thread_id) => (await threads.search({ ids: [thread_id] })).items,
 };
 
-/** Streams a run, reads after the frame of this number, and gives what was missing; `last` when there were no more frames. */
+/** Streams a run and reads after the frame of this number. Returns the missing texts; `last` is true after the last frame. */
 async function round(
   service: Service,
   assistant_id: string,
@@ -53,7 +53,7 @@ async function round(
     const frameContent = parsed(frame);
     const expectedTexts = ended ? ["interrupted", `${word}-question`] : readExpectedTexts(frameContent);
     const answer = await read(service, thread_id);
-    // A state says nothing of the thread's status.
+    // A state has no status of the thread.
     const requiredTexts =
       name === "thread" || name === "search" ? expectedTexts : expectedTexts.filter((text) => text !== "interrupted");
     missing.push(
@@ -140,7 +140,7 @@ describe("a read of a thread during its run", () => {
     await runs.cancel(thread_id, run.run_id, { wait: true });
   });
 
-  /** Shows a value whose state it has told, and then one after each of these whose state it tells in the end. */
+  /** Emits a value with its state, then one for each of these, whose states come at the end. */
   const telling = (after: readonly unknown[]): Executor => ({
     graphs: () => [{ graph_id: "g" }],
     execute: recordStates(async function* () {
@@ -177,7 +177,7 @@ describe("a read of a thread during its run", () => {
     assert.equal(state, undefined);
     await advanceUntil(clock, () => state !== undefined, 100, 30);
     assert.deepEqual(state, {});
-    // What it waits for comes: it is answered then.
+    // The awaited state arrives, and the read returns.
     let late: unknown;
     void kit.service.threads.state(thread_id).then(({ values }) => {
       late = values;

@@ -1,4 +1,4 @@
-/** Usage below the storage's verbs and above them: where counts are read from, and when hours are sealed. */
+/** Usage in the storage and in the resource: the source of counts, and when hours are sealed. */
 
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
@@ -46,7 +46,7 @@ describe("usage counts", () => {
         { sql: "delete from traces where started_at >= ? and started_at < ?", args: [HOUR, 3 * HOUR] },
       ]);
       assert.deepEqual(await counts(), all);
-      // A grid that cuts hours, and a range within one, can be counted from raw rows alone.
+      // Strides that cut hours, and a range within one hour, can be counted from raw rows only.
       assert.deepEqual(await counts({ stride_ms: HOUR / 2, end: 2 * HOUR }), [[1, 1]]);
       assert.deepEqual(await counts({ start: HOUR, end: 2 * HOUR - 1 }), []);
       assert.deepEqual(await counts({ start: HOUR, end: 2 * HOUR }), [[1, 2]]);

@@ -14,7 +14,7 @@ const here = { deployment: "default" };
 interface World extends AsyncDisposable {
   readonly kit: TestService;
   readonly storage: Storage;
-  /** Bodies that were sent, by run id. */
+  /** Sent bodies by run id. */
   readonly sentBodies: Map<string, Record<string, unknown>[]>;
 }
 
@@ -87,7 +87,7 @@ describe("the feedback event", () => {
       assert.deepEqual(Object.keys(urls).sort(), ["__proto__", "liked"]);
       for (const url of Object.values(urls))
         assert.match(url, /^https:\/\/agents\.example\/api\/v1\/feedback\/tokens\/[0-9a-f-]{36}$/);
-      // To joiners, and to those who come back after the end.
+      // Joins receive it too, also after the end.
       assert.deepEqual(await all((await service.runs.joinStream(thread_id, run.run_id)).frames), live);
     });
   }

@@ -137,7 +137,7 @@ describe("sendHttpRequest", () => {
       console.log("status", (await send(${request}, ["127.0.0.1"], new AbortController().signal)).status);`,
     );
     const http_proxy = `http://127.0.0.1:${proxy.port}`;
-    // The environment counts from the start of a process on.
+    // Proxy variables apply from the start of a process.
     await using sender = start(relative(root, program), [], {
       cwd: folder.path,
       env: { NODE_USE_ENV_PROXY: "1", HTTP_PROXY: http_proxy, http_proxy, NO_PROXY: "", no_proxy: "" },
@@ -182,11 +182,11 @@ describe("sendHttpRequest", () => {
   });
 
   it("times out early while it connects, and not while the response is slow", async () => {
-    // It accepts, and never says what TLS needs to hear.
+    // It accepts connections and never completes the TLS handshake.
     await using mute = await on(createTcpServer(() => {}));
     const ticks: (() => void)[] = [];
     await using slow = await receiving((_request, response) => {
-      // The time to connect is over only now: it must not be counted any more.
+      // The connect timeout has passed only now and must not apply any more.
       for (const tick of ticks) tick();
       response.end();
     });

@@ -15,7 +15,7 @@ const env: Environment = { SERVICE_WEBHOOK_A: "one", SERVICE_WEBHOOK_B: "two", S
 const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const createSecret = (bytes: number): string => `whsec_${btoa("k".repeat(bytes))}`;
 
-/** Place and type of every problem. */
+/** Formats path and type of every problem. */
 function wrong(webhooks: unknown, disable_webhooks?: unknown, variables: Environment = env): string[] {
   const { settings, problems } = validateWebhooks(webhooks, disable_webhooks, variables);
   assert.equal(settings === null, problems.length > 0);

@@ -1,4 +1,4 @@
-/** The cases of test/cases/webhook-urls.json, or of a larger file of the same form in its place. */
+/** The cases of test/cases/webhook-urls.json, or of a larger file with the same format. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -61,7 +61,7 @@ function requireKnownFields(item: object, allowedFields: readonly string[]): voi
   assert.deepEqual(unknown, [], "a field this test cannot read");
 }
 
-/** The policy as a service would have it. */
+/** Creates the policy as a service does. */
 function policyNamed(name: string): WebhookPolicy {
   const options = Object.hasOwn(cases.policies, name) ? cases.policies[name] : undefined;
   assert.ok(options, `no policy ${name}`);

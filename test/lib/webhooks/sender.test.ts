@@ -97,7 +97,7 @@ describe("webhook deliveries", () => {
       [503, "Thu, 01 Jan 2026 00:10:00 GMT", 600_000],
       [429, "99999999999999999999999", 24 * HOUR],
       [429, "Fri, 01 Jan 2027 00:00:00 GMT", 24 * HOUR],
-      // Never earlier than by the schedule.
+      // Retry-After never shortens the schedule.
       [429, "2", 5_000],
       [429, "Thu, 01 Jan 1970 00:00:00 GMT", 5_000],
       [429, null, 5_000],
@@ -155,7 +155,7 @@ describe("webhook deliveries", () => {
       const [attempt] = await w.storage.listAttempts(here, id);
       assert.deepEqual([attempt?.error, attempt?.status, attempt?.duration_ms], ["timeout", null, 15_000]);
     }
-    // An answer that comes now changes nothing.
+    // A late response changes nothing.
     firstRequest.answer(200);
     await ticks();
     assert.equal((await w.row("r1")).state, "pending");

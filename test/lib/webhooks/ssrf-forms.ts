@@ -1,4 +1,4 @@
-/** Spellings of addresses that no webhook may reach, and answers of resolvers that lead to them. */
+/** Spellings of addresses that no webhook may reach, and DNS results that lead to them. */
 
 /** Loopback, private, link-local, shared, metadata and other addresses that are not public. */
 export const PRIVATE_V4: readonly string[] = [
@@ -49,13 +49,13 @@ const octal = (value: number): string => `0${value.toString(8)}`;
 const shifted = (text: string, by: number): string =>
   text.replace(/\d/g, (digit) => String.fromCodePoint(digit.charCodeAt(0) + by));
 
-/** An IPv4 address as two groups of IPv6. */
+/** Formats an IPv4 address as two groups of IPv6. */
 function groups(address: string): string {
   const [a = 0, b = 0, c = 0, d = 0] = parseBytes(address);
   return `${hex(a)}${hex(b)}:${hex(c)}${hex(d)}`;
 }
 
-/** The address as the host of a URL, in every way that some parser, resolver or network stack takes for it. */
+/** Lists the spellings of an address as the host of a URL that some parser, resolver or network stack accepts. */
 export function spellings(address: string): string[] {
   const [a = 0, b = 0, c = 0, d = 0] = parseBytes(address);
   const inverted = groups([a, b, c, d].map((byte) => 255 - byte).join("."));
@@ -98,7 +98,7 @@ export function spellings(address: string): string[] {
   ];
 }
 
-/** Names that every machine or cloud resolves by itself, and names of private zones. */
+/** Names that machines or clouds resolve by themselves, and names of private zones. */
 export const PRIVATE_NAMES: readonly string[] = [
   "localhost",
   "LOCALHOST",
@@ -163,7 +163,7 @@ export const SHAPES: readonly string[] = [
   "{to}/x",
 ];
 
-/** Zones, which URLs do not have. */
+/** Addresses with zones, which URLs do not allow. */
 export const ZONES: readonly string[] = ["[::1%lo]", "[::1%25lo]", "[fe80::1%eth0]", "[fe80::1%251]"];
 
 /** DNS results that must prevent a delivery. `{public}` stands for a public address. */

@@ -1,4 +1,4 @@
-/** Webhooks reach nothing but public addresses, however these are written, named, resolved or redirected to. */
+/** Webhooks reach only public addresses, however these are written, named, resolved or redirected to. */
 import assert from "node:assert/strict";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
@@ -17,7 +17,7 @@ import { anAssistant, finish, here, stateless } from "../../suite/storage/materi
 import { until } from "../../support/until.ts";
 import { ANSWERS, PRIVATE_NAMES, PRIVATE_V4, PRIVATE_V6, SHAPES, spellings, ZONES } from "./ssrf-forms.ts";
 
-/** Stands for all of the internet: what goes there is noted and answered here. */
+/** A public address that stands for the internet. Requests to it are recorded and answered here. */
 const PUBLIC = "93.184.215.14";
 
 interface Listener extends AsyncDisposable {
@@ -49,7 +49,7 @@ async function listening(handler: RequestListener, hostname: string, port = 0): 
   };
 }
 
-/** Counts whoever connects to a port of this machine, by IPv4 and, where there is IPv6, by it too. */
+/** Counts connections to a port of this machine, by IPv4 and IPv6 if available. */
 async function canary(): Promise<Listener & { readonly v6: boolean }> {
   const v4 = await listening((_request, response) => void response.writeHead(204).end(), "127.0.0.1");
   const handler: RequestListener = (_request, response) => void response.writeHead(204).end();
@@ -67,11 +67,11 @@ async function canary(): Promise<Listener & { readonly v6: boolean }> {
 
 interface Outgoing {
   readonly transport: WebhookTransport;
-  /** Addresses that were connected to, of each request. */
+  /** The addresses of each request. */
   readonly connections: (readonly string[])[];
 }
 
-/** The real sender; only what goes to the internet stays here, answered 500. */
+/** Wraps the real transport. Requests to the internet stay here and get status 500. */
 async function outgoing(resolve: WebhookTransport["resolve"]): Promise<Outgoing> {
   const system = await createSystemTransport();
   assert.ok(system);
@@ -225,7 +225,7 @@ describe("a webhook to a private address", () => {
           [null, "dns_not_public"],
         ],
       );
-      // What was judged is what is connected to: each attempt looks once.
+      // It connects to the checked addresses: each attempt resolves once.
       assert.deepEqual([connections, resolveCount], [[[PUBLIC]], 2]);
     }
     assert.equal(target.connections(), 0);
@@ -239,7 +239,7 @@ describe("a webhook to a private address", () => {
     for (const host of ["localhost", "LOCALHOST", "a.localhost"]) {
       const url = `http://${host}:${target.port}/`;
       const request = { url, method: "POST" as const, headers: [], body: "{}", ...times };
-      // Nobody listens there.
+      // No server listens on this address.
       const response = system.send(request, ["127.0.0.2"], new AbortController().signal);
       await assert.rejects(response, (error) => error instanceof SendError && error.code === "network_error", host);
     }
@@ -253,7 +253,7 @@ describe("a webhook to a private address", () => {
       void response.writeHead(answer.status, answer.headers).end("<meta http-equiv=refresh content=0>");
     await using receiver = await listening(handler, "127.0.0.1");
     const { transport, connections } = await outgoing(async () => ["127.0.0.1"]);
-    // The receiver is here, so addresses do not protect; its port alone is allowed.
+    // The receiver is local, so only its port is allowed.
     await using kit = await serviceWith({ allow_private_network: true, allowed_ports: [receiver.port] }, transport);
     const to = `http://127.0.0.1:${target.port}/x`;
     const places = [to, to.slice("http:".length), `http://localhost:${target.port}`, `http://[::1]:${target.port}/`];

@@ -1,4 +1,4 @@
-/** Runs that have ended, a clock that jumps, and requests that the test answers. */
+/** Ended runs, a manual clock, and webhook requests that the test answers. */
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { withFixedScope } from "../../../lib/auth/authorizer.ts";

@@ -1,4 +1,4 @@
-/** Requests that ask for much at once by MCP and A2A: what they read is bounded, and other requests run meanwhile. */
+/** Large requests of MCP and A2A read a bounded amount, and other requests are served meanwhile. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import type { JsonObject } from "../../../../lib/json.ts";
@@ -84,6 +84,6 @@ it("ListTasks reads a bounded part of a long conversation for each page, and ret
   await create(24);
   const many = await pagesAt();
   assert.equal(new Set(many.ids).size, 30);
-  // Five times the tasks are 25 times the bytes in one page without a bound.
+  // Without a bound, five times the tasks would be 25 times the bytes in one page.
   assert.ok(many.largest < 12 * few.largest, `${few.largest} bytes of 6 tasks, ${many.largest} of 30`);
 });

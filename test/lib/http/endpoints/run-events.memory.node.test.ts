@@ -29,7 +29,7 @@ for (const [path, body] of Object.entries(BODIES)) {
       const request = { method: "POST", headers, body: JSON.stringify(body) };
       const response = await kit.fetch(`http://localhost${path}`, request);
       const reader = (response.body as ReadableStream<Uint8Array>).getReader();
-      // It has begun with the text, and reads no more of it.
+      // The reader has received the start of the text, and reads no more.
       for (let size = 0; size < 64 * 1024; ) {
         const { value } = await reader.read();
         assert.ok(value);

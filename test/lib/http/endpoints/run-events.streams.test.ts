@@ -1,4 +1,4 @@
-/** Streams of the agent protocols whose reader stalls or is slow, and that are open while the service stops. */
+/** Streams of the agent protocols whose reader stalls or is slow, and streams that are open while the service stops. */
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { describe, it } from "node:test";
@@ -12,7 +12,7 @@ const rpc = (method: string, params: object): object => ({ jsonrpc: "2.0", id: 1
 
 type Sent = readonly [path: string, body: object, headers?: Readonly<Record<string, string>>];
 
-/** A request of each protocol that streams the run of the agent `talks`. */
+/** A request of each protocol that streams a run of the agent `talks`. */
 const PROTOCOLS: Readonly<Record<string, () => Sent>> = {
   "AI SDK": () => [
     "/ai/talks/chat",
@@ -56,9 +56,9 @@ const PIECE = "x".repeat(16 * 1024);
 interface World {
   readonly kit: TestService;
   readonly clock: TestClock;
-  /** Lets one run say everything. */
+  /** Lets one run stream all of its text. */
   speak(): void;
-  /** The runs that have begun to speak, and those that have said everything. */
+  /** The number of runs that have started to stream, and of those that have streamed everything. */
   readonly counts: { started: number; ended: number };
   advanceUntil(condition: () => boolean | Promise<boolean>): Promise<void>;
 }
@@ -148,7 +148,7 @@ for (const [name, make] of Object.entries(PROTOCOLS)) {
       await here.advanceUntil(() => here.counts.started === 1);
       here.speak();
       await here.advanceUntil(() => here.counts.ended === 1);
-      // Another client has its own answer meanwhile.
+      // Another client gets its own answer meanwhile.
       const otherClient = await open(here, make());
       const text = otherClient.readRemaining();
       await here.advanceUntil(() => here.counts.started === 2);

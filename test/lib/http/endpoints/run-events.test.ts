@@ -1,4 +1,4 @@
-/** The events of runs that the endpoints of other protocols are made from: each part is opened, grows and is closed once, also in a replay. */
+/** The run events from which the protocol endpoints are built: each part is opened, extended and closed once, also in a replay. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { describeInterrupt, parseApproval, toApprovalResumeValue } from "../../../../lib/executor/approvals.ts";

@@ -1,4 +1,4 @@
-/** The routes of crons: what they take, what they ask and what they answer. */
+/** The cron routes: requests, calls and responses. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { anonymousPrincipal } from "../../../../lib/auth/principal.ts";
@@ -12,7 +12,7 @@ const page = { limit: 10, offset: 0 };
 const cronRequest = { assistant_id: "g", schedule: "* * * * *" };
 const ORIGIN = { user_id: null };
 
-/** method, path, body, the call it makes */
+/** method, path, body, expected call */
 const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[] = [
   ["POST", "/runs/crons", cronRequest, ["crons.create", null, cronRequest, ORIGIN]],
   [
@@ -71,7 +71,7 @@ const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[]
   ["POST", "/runs/crons/count", { assistant_id: "g", limit: 5 }, ["crons.count", { assistant_id: "g" }]],
 ];
 
-/** method, path, body, the field that is named */
+/** method, path, body, invalid field */
 const REFUSED: readonly (readonly [string, string, unknown, string])[] = [
   ["POST", "/runs/crons", {}, "assistant_id"],
   ["POST", "/runs/crons", { assistant_id: "g" }, "schedule"],

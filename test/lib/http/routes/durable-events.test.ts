@@ -1,4 +1,4 @@
-/** Events of durable functions over HTTP: bodies that no event can have. */
+/** External events of durable functions over HTTP with bodies that no event can have. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AgentFunction } from "../../../../lib/mod.ts";

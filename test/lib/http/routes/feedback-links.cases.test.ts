@@ -1,4 +1,4 @@
-/** The case file of feedback tokens, from the request to what is stored. */
+/** The case file of feedback tokens, from the request to the stored record. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";

@@ -130,7 +130,7 @@ describe("POST /api/v1/feedback/tokens", () => {
     const lastPage = (await ask(kit, "GET", `${TOKENS}?run_id=${RUN}&limit=100&offset=108`)).json as unknown[];
     assert.equal(lastPage.length, 4);
     assert.deepEqual((await ask(kit, "GET", `${TOKENS}?run_id=${UNKNOWN}`)).json, []);
-    // Those of one moment come by their ids: these after the ones that count up from 1.
+    // Tokens of one millisecond are sorted by id: these come after those that count up from 1.
     const all = (await ask(kit, "GET", `${TOKENS}?run_id=${RUN}&offset=100`)).json as FeedbackToken[];
     assert.ok(
       all.some(({ expires_at }) => expires_at === "2026-11-20T11:59:59Z"),

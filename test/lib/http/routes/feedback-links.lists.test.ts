@@ -1,4 +1,4 @@
-/** Lists of feedback links: callers who may not submit feedback get nothing that submits it. */
+/** Lists of feedback links contain no usable URL for callers who may not submit feedback. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { FeedbackToken } from "../../../../lib/feedback/mod.ts";
@@ -43,7 +43,7 @@ describe("the list of feedback links", () => {
     await using kit = await feedbackKit();
     const { json } = await ask(kit, "GET", `${TOKENS}?run_id={run}`, { by: editor });
     const tokens = json as readonly FeedbackToken[];
-    // One of the tokens of the run has expired, and those of one millisecond come in any order.
+    // One token of the run has expired, and tokens of one millisecond have any order.
     const live = tokens.find(({ expires_at }) => Date.parse(expires_at ?? "") > NOW);
     assert.equal(live?.url, `${BASE}${TOKENS}/${live?.id}`);
     const links = (await ask(kit, "GET", LINKS, { by: editor })).json as { readonly items: readonly FeedbackLink[] };

@@ -1,4 +1,4 @@
-/** Submissions beyond the case file: the tables of the token route, row by row. */
+/** Feedback by token beyond the case file: the tables of the token route, row by row. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { FeedbackRecord } from "../../../../lib/feedback/mod.ts";
@@ -22,7 +22,7 @@ async function records(kit: FeedbackKit): Promise<FeedbackRecord[]> {
   return (await ask(kit, "GET", "/api/v1/feedback")).json as FeedbackRecord[];
 }
 
-/** Answers as texts: the place of what is wrong, or what was stored. */
+/** Formats the response: the location of a finding, or the stored record. */
 async function submitted(kit: FeedbackKit, method: string, path: string, request: Sent = {}): Promise<string> {
   const { status, loc } = await ask(kit, method, path, request);
   const all = await records(kit);
@@ -320,7 +320,7 @@ describe("the token route", () => {
     };
     assert.equal(await post(plain, stream(10_000)), 200);
     assert.equal(await post(plain, stream(1e12)), 413);
-    // Without a valid token the body is not read, so an endless one is answered.
+    // Without a valid token the body is not read, so a request with an endless body gets a response.
     assert.equal(await post(UNKNOWN, new ReadableStream()), 404);
     const expired = kit.token("expired").split("/").at(-1) as string;
     assert.equal(await post(expired, new ReadableStream()), 410);

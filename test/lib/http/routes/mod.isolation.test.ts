@@ -434,7 +434,7 @@ describe("ids of another tenant", () => {
     });
   }
 
-  /** Bob's nouns in process, which are made for each call as for each request; with the calls that only requests have. */
+  /** Returns Bob's resources in process, created for each call as for each request, including calls that only requests have. */
   function nounsOfBob() {
     const { service } = world.it;
     const user = { ...userNamed("bob"), permissions: PERMISSIONS };
@@ -477,7 +477,7 @@ describe("ids of another tenant", () => {
     it(`get the result of unknown ids in process: ${name}`, async () => {
       const [annIds, bobIds] = [await createResources("ann"), await createResources("bob")];
       const before = await seenByAnn(annIds);
-      // What the call names: asked with things that are nobody's, it changes nothing.
+      // The call names these ids. With absent ids it changes nothing.
       const named = new Set<keyof ResourceIds>();
       const watched = new Proxy(nobody(), {
         get(of, thing) {

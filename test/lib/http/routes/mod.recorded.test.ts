@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, it } from "node:test";
-// Loaded late otherwise: in real time, which moves the conversation's clock on some runtimes.
+// Loaded here, because a later import takes real time, which moves the clock of the exchanges on some runtimes.
 import "../../../../lib/functions/open-durable-call.ts";
 import "../../../../lib/steps/journal.ts";
 import "../../../../lib/steps/mod.ts";
@@ -19,7 +19,7 @@ import { converse, type Exchange } from "./recorded/exchanges.ts";
 const ROUTES = await loadAllRoutes();
 
 const FILE = new URL("recorded/exchanges.json", import.meta.url);
-/** They depend on the release, on the options of the handler or on a socket. Other files test them. */
+/** Routes that depend on the release, on options of the handler or on a socket. Other files test them. */
 const ELSEWHERE =
   /^(?:GET \/(?:metrics|info|openapi\.json|docs)|(?:GET|POST) \/ui\/.*|GET (?:\/a2a\/.*)?\/\.well-known\/.*|(?:GET|POST|DELETE) \/mcp|GET \/threads\/:thread_id\/stream(?:\/events)?)$/;
 

@@ -10,7 +10,7 @@ const page = { limit: 10, offset: 0 };
 /** The fields that a request without a key adds to its runs. */
 const ORIGIN = { configurable: {}, user_id: null, api_key: null, webhook_depth: 0 };
 
-/** method, path, body, the call it makes */
+/** method, path, body, expected call */
 const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[] = [
   ["POST", "/assistants", { graph_id: "g" }, ["assistants.create", { graph_id: "g" }]],
   [

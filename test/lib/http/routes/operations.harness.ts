@@ -5,7 +5,7 @@ import { type TestService, type TestServiceOptions, testService } from "../../..
 export type Answer = any;
 
 export interface Kit extends TestService {
-  /** The answer of a request; it must have this status. */
+  /** Returns the response of a request, which must have this status. */
   ask(method: string, path: string, body?: unknown, status?: number, headers?: HeadersInit): Promise<Answer>;
 }
 

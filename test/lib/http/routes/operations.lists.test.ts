@@ -153,7 +153,7 @@ const JSON_TYPE = { "content-type": "application/json", accept: "application/jso
 const rpc = (method: string, params: object): object => ({ jsonrpc: "2.0", id: 1, method, params });
 const MESSAGE = { messageId: "m", role: "ROLE_USER", parts: [{ text: "Hi" }] };
 
-/** The routes that create a run, with a body that asks for one. */
+/** The routes that create a run, with a body that creates one. */
 const CREATING: readonly (readonly [route: string, body?: unknown, headers?: Readonly<Record<string, string>>])[] = [
   ["/runs"],
   ["/runs/wait"],
@@ -177,7 +177,7 @@ const CREATING: readonly (readonly [route: string, body?: unknown, headers?: Rea
     },
   ],
 ];
-/** Routes for callers who may run agents that start no run: those that stop runs, send events to them, or make a thread. */
+/** Routes with the access level `run` that start no run: they stop runs, send events or create a thread. */
 const OTHERS = [
   ...["/threads", "/threads/:thread_id/runs/:run_id/cancel", "/runs/cancel", "/threads/:thread_id/events/:name"],
   "/ai/:assistant_id/chat/:chat_id/stop",
@@ -235,7 +235,7 @@ describe("a service that is shutting down", () => {
     const threadStream = await send(kit, `/threads/${thread_id}/stream`);
     const texts = Promise.allSettled([stream.text(), threadStream.text()]);
     await started;
-    // A call that has begun is answered, and its run is there.
+    // A request that has begun gets its response, and its run exists.
     const blocked = Promise.withResolvers<void>();
     faults.createRun = async (call) => {
       await blocked.promise;
@@ -243,7 +243,7 @@ describe("a service that is shutting down", () => {
     };
     const late = kit.service.runs.create(thread_id, ask);
     await kit.service.threads.get(thread_id);
-    // The service's own timers keep no process alive, and nothing else is left to do here.
+    // Timers of the service keep no process alive, and no other work is pending.
     const alive = setInterval(() => {}, 1_000);
     const stopped = kit.service.stop(0);
     blocked.resolve();

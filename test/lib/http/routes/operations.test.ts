@@ -81,7 +81,7 @@ describe("GET /greenroom/runs", () => {
     const { paths } = await it.ask("GET", "/openapi.json");
     assert.deepEqual(
       Object.keys(paths).filter((path) => path.startsWith("/greenroom")),
-      // Agents have handed it out: it belongs to runs.
+      // This route of agents belongs to runs.
       ["/greenroom/events/{address}"],
     );
   });

@@ -1,4 +1,4 @@
-/** The query of a usage report, and moments: what is read, and what is refused how. */
+/** The query of a usage report and its timestamps: valid ones and findings. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { InputError } from "../../../../lib/errors.ts";
@@ -63,7 +63,7 @@ describe("readUsageQuery", () => {
         ["group_by", "value_error"],
       ],
     );
-    // Several values are not taken apart.
+    // Repeated parameters are not split at commas.
     assert.deepEqual(findQueryIssues(`${range}&workspace_ids=${W1}&workspace_ids=${W1},${W2}`), [
       ["workspace_ids.1", "uuid_parsing"],
     ]);

@@ -1,4 +1,4 @@
-/** Usage reports: the case file from the query string to the bytes of the answer, and what it leaves out. */
+/** Usage reports: the case file from the query string to the bytes of the response, and more. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -72,7 +72,7 @@ interface Cases {
 const cases = JSON.parse(readFileSync(new URL("../../../cases/usage.json", import.meta.url), "utf8")) as Cases;
 const { dataset } = cases;
 
-/** A member that these tests do not know would not be tested. */
+/** Fails for members that these tests do not know, because they would not be tested. */
 function knows(of: object, members: string): void {
   const unknown = Object.keys(of).filter((key) => !members.split(" ").includes(key));
   assert.deepEqual(unknown, [], `unknown members in ${JSON.stringify(of).slice(0, 80)}`);
@@ -119,7 +119,7 @@ function aCaller(permissions: readonly Permission[], readable: readonly string[]
 const reader = aCaller(["organization:read"]);
 const CALLERS: Readonly<Record<string, Caller>> = { reader, no_org_read: aCaller([]) };
 
-/** A usage report over the data set; each trace is stored before or after its hour is sealed. */
+/** Creates a usage report of the data set. Each trace is stored before or after its hour is sealed. */
 async function onData(
   body: (usage: Usage, storage: Storage) => Promise<void>,
   { sealed = "nothing", ...options }: Partial<UsageOptions> & { sealed?: "nothing" | "before" | "after" } = {},
@@ -154,7 +154,7 @@ async function onData(
   }
 }
 
-/** As the route answers. */
+/** Formats the report as the route does. */
 async function ask(
   usage: Usage,
   by: Caller,
@@ -227,7 +227,7 @@ describe("usage cases", () => {
     onData(async (usage) => {
       for (const errorCase of cases.error_cases) {
         knows(errorCase, "id auth note query_string expect_status expect_detail_loc expect_detail_type");
-        // Keys are checked before anything of usage is.
+        // Keys are checked before the query.
         if (errorCase.auth === undefined || errorCase.auth === "none" || errorCase.auth === "bad") {
           assert.equal(errorCase.expect_status, 401, errorCase.id);
           continue;

@@ -1,4 +1,4 @@
-/** The store's routes, from the request to what the store is asked, and what comes of it. */
+/** The store routes: requests, calls of the store, and responses. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createAuthorizer } from "../../../../lib/auth/authorizer.ts";
@@ -21,7 +21,7 @@ const N = "/store/namespaces";
 
 describe("the store routes", () => {
   const item = { namespace: ["a", "b"], key: "k", value: { x: 1 } };
-  /** method, path, body, status, the call of the store */
+  /** method, path, body, status, expected call */
   const operations: readonly (readonly [string, string, unknown, number, readonly unknown[]])[] = [
     ["PUT", I, item, 204, ["store.put", ["a", "b"], "k", { x: 1 }, {}]],
     ["PUT", I, { ...item, index: null, more: 1 }, 204, ["store.put", ["a", "b"], "k", { x: 1 }, {}]],
@@ -93,7 +93,7 @@ describe("the store routes", () => {
   }
 
   const long = Array.from({ length: 33 }, () => "l");
-  /** method, path, body, status, a piece of the detail */
+  /** method, path, body, status, part of the detail */
   const refused: readonly (readonly [string, string, unknown, number, string])[] = [
     ["PUT", I, { key: "k", value: {} }, 400, "namespace: is required"],
     ["PUT", I, { namespace: null, key: "k", value: {} }, 400, "namespace: is required"],
@@ -239,7 +239,7 @@ describe("responses of the store routes", () => {
 describe("authorization of the store routes", () => {
   type May = (event: string, value: Record<string, unknown>) => Visibility;
 
-  /** Sends requests to the routes of a real store, past a handler. */
+  /** Sends requests to the routes of a real store with an authorization handler. */
   async function guarded(may: May) {
     const kit = await testService({ agents: { idle: async () => ({}) } });
     const { options: serviceOptions, environment } = serviceInternals(kit.service);

@@ -33,7 +33,7 @@ export const createRequest = (url: string, method: string, params: JsonObject, h
     body: JSON.stringify({ jsonrpc: "2.0", id: "1", method, params }),
   });
 
-/** Asks one agent. */
+/** Sends a request to an agent. */
 export type Ask = (agent: string, method: string, params?: JsonObject, headers?: Headed) => Promise<Answer>;
 
 export const asker =
@@ -57,7 +57,7 @@ export const say = (
   ...requestFields,
 });
 
-/** A task of an answer, whose members the test names. */
+/** The members of a task that tests read. */
 export interface ShownTask {
   readonly id: string;
   readonly contextId: string;
@@ -73,7 +73,7 @@ export const readState = (task: ShownTask): string => task.status.state.replace(
 export const joinTexts = (parts: readonly JsonObject[] = []): string => parts.map(({ text }) => text ?? "").join("");
 export const answerText = (task: ShownTask): string => joinTexts(task.artifacts?.[0]?.parts);
 
-/** Asks a question in its first run, and says what the answer was. */
+/** Creates an agent that interrupts in its first run, and returns the resume value as text. */
 export const asks =
   (question: Json): AgentFunction =>
   ({ command, interrupt }) =>

@@ -169,7 +169,7 @@ describe("the card of an agent", () => {
     const fresh = (await (await get(CARD, { "a2a-version": "1.0" })).json()) as JsonObject;
     assert.deepEqual([fresh.url, fresh.protocolVersion], [undefined, undefined]);
     assert.equal((await get(CARD, { "a2a-version": "7" })).status, 400);
-    // What the card names answers.
+    // The URL in the card serves requests.
     const answer = await readAnswer(await handler(createRequest(url, "SendMessage", say("Hi"))));
     assert.equal(readState(readTask(answer)), "COMPLETED");
   });

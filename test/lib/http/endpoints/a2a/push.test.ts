@@ -1,4 +1,4 @@
-/** Push notifications of A2A: their configurations, and what receivers get. */
+/** A2A push notifications: their configuration and their deliveries. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Webhook } from "standardwebhooks";

@@ -1,4 +1,4 @@
-/** Graphs of LangGraph as agents of A2A: two questions at once, streamed tokens, and input without messages. */
+/** LangGraph graphs as A2A agents: two interrupts at once, streamed tokens, and input without messages. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { AIMessage } from "@langchain/core/messages";

@@ -1,4 +1,4 @@
-/** Tasks by A2A as runs: messages, streams, questions, cancels and lists, in both families of the protocol. */
+/** A2A tasks are runs: messages, streams, interrupts, cancels and lists, in both versions of the protocol. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../../../../lib/json.ts";
@@ -324,7 +324,7 @@ describe("a task of A2A", () => {
     assert.deepEqual(await list(), [third, second, first]);
     await it.ask("asks", "SendMessage", say("Rome", { taskId: first }));
     assert.deepEqual(await list(), [first, third, second]);
-    // Pages are by when their tasks began; the answer is no task of its own.
+    // Pages are sorted by the start of the tasks. The resume is no task of its own.
     assert.deepEqual(await list({ pageSize: 2 }), [third]);
   });
 
@@ -355,7 +355,7 @@ describe("a task of A2A", () => {
     const otherAgent = await ask("echo", "SendMessage", say("Hi", { contextId }), as("ann"));
     assert.deepEqual([readCode(foreign), readCode(otherAgent)], [-32602, -32602]);
     assert.equal(foreign.error.message, otherAgent.error.message);
-    // It waits for its own caller still.
+    // The task still waits for its own caller.
     assert.equal(readState(plain(await ask("asks", "GetTask", { id }, as("ann")))), "INPUT_REQUIRED");
   });
 });

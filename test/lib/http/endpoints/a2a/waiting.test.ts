@@ -1,4 +1,4 @@
-/** Streams of A2A 1.0 that follow a task which waits for its client. */
+/** A2A 1.0 streams follow a task that waits for its client. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../../../../lib/json.ts";
@@ -16,10 +16,10 @@ import {
   say,
 } from "./a2a.harness.ts";
 
-/** A stream whose first event has come. */
+/** A stream whose first event has arrived. */
 interface Open {
   readonly first: JsonObject;
-  /** All of it, once it has ended. */
+  /** Reads the stream to its end and returns all of it. */
   readRemaining(): Promise<Answer>;
   leave(): Promise<void>;
 }
@@ -103,7 +103,7 @@ describe("a subscription to an interrupted A2A task", () => {
   });
 });
 
-/** Asks a second question after the first answer. */
+/** Interrupts again after the first resume value. */
 const twice: ReturnType<typeof asks> = ({ command, interrupt }) =>
   command?.resume === undefined ? interrupt("Which city?") : interrupt(`Where in ${command.resume}?`);
 

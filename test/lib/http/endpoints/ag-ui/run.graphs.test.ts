@@ -12,7 +12,7 @@ import { testService } from "../../../../suite/mod.ts";
 import { ASKING, CLOSED, shownThread } from "../../../../support/inbox.ts";
 
 const agents = {
-  /** Asks twice, one after the other. */
+  /** Interrupts twice in sequence. */
   async *twofold({ command, state, interrupt }: FunctionJob) {
     const answers = [
       ...((state.answers as unknown[]) ?? []),
@@ -22,14 +22,14 @@ const agents = {
     if (answers.length < 2) yield interrupt({ question: `Question ${answers.length + 1}?`, reason: "more" });
     else yield `Answers ${JSON.stringify(answers)}`;
   },
-  /** Its state is large. */
+  /** A graph with a large state. */
   async *large({ state }: FunctionJob) {
     yield { text: "x".repeat(20_000), n: 1 };
     yield { ...state, n: 2 };
   },
 };
 
-/** A graph that tells what the page has given to it. */
+/** A graph that answers with the state of the page. */
 const State = MessagesZodState.extend({
   tools: z.array(z.any()).optional(),
   copilotkit: z.any().optional(),

@@ -1,4 +1,4 @@
-/** Runs by AG-UI that outlive the process. */
+/** AG-UI runs survive a restart of the process. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { it } from "node:test";
@@ -17,7 +17,7 @@ for (const kind of KINDS) {
     const file = join(folder.path, "agui.db");
     await using first = serve(file);
     const threadId = crypto.randomUUID();
-    // Not by the client: it rejects twice when the connection breaks, once where nothing can catch it.
+    // The client is not used here: it rejects twice when the connection breaks, once uncatchably.
     const body = JSON.stringify({ threadId, runId: "r1", messages: [{ id: "u1", role: "user", content: "Hi" }] });
     const broken = await fetch(`${await waitForUrl(first)}/ag-ui/slow`, { method: "POST", body });
     const reader = (broken.body as ReadableStream<Uint8Array>).getReader();
@@ -30,7 +30,7 @@ for (const kind of KINDS) {
 
     await using second = serve(file);
     const url = await waitForUrl(second);
-    // It waits for the run that the next process has taken over.
+    // It waits for the run that the next process has claimed.
     const here = {
       fetch: (requestUrl: string, init?: RequestInit) => fetch(requestUrl.replace("http://localhost", url), init),
     };

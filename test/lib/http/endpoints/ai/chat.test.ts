@@ -1,4 +1,4 @@
-/** The threads of chats: ids that pages choose, for several users. */
+/** Threads of chats have ids that pages choose, for several users. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../../../../lib/json.ts";
@@ -11,7 +11,7 @@ const UUID_V5 = /^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f
 const URL_BASE = "http://greenroom";
 const AGENTS = { echo: ({ messages }: { messages: readonly JsonObject[] }): string => `${messages.length}` };
 
-/** Requests of the two protocols whose clients choose the ids of their chats. */
+/** Requests of the two protocols whose clients choose chat ids. */
 const SENDERS: Readonly<Record<string, (id: string, text: string) => readonly [path: string, body: JsonObject]>> = {
   "AI SDK": (id, text) => [
     "/ai/echo/chat",

@@ -1,4 +1,4 @@
-/** The chunks of the chat endpoint: what each event of a run becomes, for the three versions of the AI SDK. */
+/** The chat endpoint maps run events to chunks for three versions of the AI SDK. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { AIMessage } from "@langchain/core/messages";
@@ -48,7 +48,7 @@ const agents = {
       ],
     };
   },
-  /** Asks for approval of a call that no message has. */
+  /** Requests approval of a call that is in no message. */
   async *apart({ command, interrupt }: FunctionJob) {
     const actionRequests = [{ name: "pay", args: { amount: 30 }, description: "Money" }];
     const reviewConfigs = [{ actionName: "pay", allowedDecisions: ["approve", "reject"] }];
@@ -64,7 +64,7 @@ const agents = {
   },
 };
 
-/** A graph whose node is a graph. */
+/** A graph with a subgraph. */
 const inner = new StateGraph(MessagesAnnotation)
   .addNode("speak", () => ({ messages: [new AIMessage({ id: "inner", content: "From inside" })] }))
   .addEdge(START, "speak")
@@ -114,7 +114,7 @@ async function assertReadable(chunks: readonly Chunk[], version: 5 | 6 | 7): Pro
   assert.equal(open.size, 0);
 }
 
-/** The stream of the agent `rich`: one chunk each line. */
+/** The stream of the agent `rich`, one chunk per line. */
 const RECORDED = String.raw`
 {"type":"start","messageId":"reply-u-Go","messageMetadata":{"run_id":"RUN","thread_id":"THREAD"}}
 {"type":"start-step"}

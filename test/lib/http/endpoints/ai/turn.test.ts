@@ -57,7 +57,7 @@ describe("a turn of a chat", () => {
     await using test = await testService({ agents: { agent } });
     const first = await post(test, submit("c", userMessage("u1", "Hi")));
     const second = await post(test, submit("c", userMessage("u2", "You")));
-    // The queued message is not in the state yet: the same request finds its run all the same.
+    // The queued message is not in the state yet, but the same request finds its run.
     const third = await post(test, submit("c", userMessage("u2", "You")));
     gate.open();
     await first.text();
@@ -213,7 +213,7 @@ describe("a turn of a chat", () => {
     assert.deepEqual(await shownThread(test.fetch, await test.service.threads.idOf("approval")), ASKING);
     ran.length = 0;
     await stop("approval", "clerk");
-    // The chat goes on: what was not approved is never called.
+    // The chat continues, and the call that was not approved never runs.
     await approval.sendMessage({ text: "Hi" });
     assert.deepEqual([approval.status, ran], ["ready", []]);
 
@@ -224,7 +224,7 @@ describe("a turn of a chat", () => {
     await until(() => JSON.stringify(question.messages).includes("First"));
     await stop("question", "weather");
     await answering;
-    // Nothing is left to stop.
+    // No run is active.
     await stop("question", "weather");
   });
 

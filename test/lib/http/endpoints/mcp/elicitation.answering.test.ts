@@ -7,7 +7,7 @@ import { type AgentFunction, combine, fromFunctions } from "../../../../../lib/m
 import { keepAlive } from "../../../../support/alive.ts";
 import { answerable, asker, asks, call, FORMS, mcpWorld, readText, readThreadId, TASKS } from "./mcp.harness.ts";
 
-/** Every form in which agents interrupt. */
+/** Every format of interrupts. */
 const FORMS_OF_INTERRUPTS: Readonly<Record<string, AgentFunction>> = {
   text: asks("Refund 30 euros?"),
   question: asks({ question: "Refund 30 euros?" }),
@@ -96,7 +96,7 @@ describe("an interrupt of an MCP call", () => {
     assert.equal(readText(await again({ message: "Hi" })), 'Got "no"');
     assert.equal(readText(await again({})), 'Got "no"');
     assert.equal((await it.service.runs.list(thread_id)).length, 2);
-    // Other arguments go on with the conversation.
+    // Other arguments continue the conversation.
     assert.match(readText(await again({ message: "Again" })), /^The agent asks: Refund/);
     assert.equal((await it.service.runs.list(thread_id)).length, 3);
   });

@@ -1,4 +1,4 @@
-/** Calls by MCP clients of 2025-11-25 that can be asked: questions on the open answer, replies to any process, cancelled requests. */
+/** MCP clients of 2025-11-25 with elicitation: elicitations in the response stream, replies to any process, cancelled requests. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { langgraph } from "../../../../../adapters/langgraph/mod.ts";
@@ -63,7 +63,7 @@ describe("an MCP session", () => {
       const { result } = await readAnswer(await client.open("tools/call", call("refund")));
       assert.match(readText(result), /^The agent asks/);
     }
-    // A batch has one answer.
+    // A batch has a single response.
     const { id } = await session(fetch);
     const headers = { "content-type": "application/json", accept: "*/*", "mcp-session-id": id };
     const body = JSON.stringify([{ jsonrpc: "2.0", id: 1, method: "tools/call", params: call("refund") }]);
@@ -181,7 +181,7 @@ describe("an MCP call with elicitation in its response stream", () => {
       await client.send(reply(question));
       const thread_id = readThreadId(await result);
       assert.match(readText(await result), /^The agent asks: Refund 30 euros\? Only a person can answer/);
-      // The call is answered by now: only the handle counts.
+      // The call has its response by now, so only the handle can resume.
       await client.send(yes(question));
       await client.send({ method: "notifications/cancelled", params: { requestId: 1 } });
       assert.equal((await it.service.runs.list(thread_id)).length, 1);
@@ -245,7 +245,7 @@ describe("an MCP call with elicitation in its response stream", () => {
       if (method === "notifications/progress") notes.push(params.progress as number);
       else if (method !== undefined) {
         interruptValues.push(params.message);
-        // A late reply to the first question answers no other.
+        // A late reply to the first elicitation answers no other one.
         for (const earlier of questions) assert.equal(await client.send(replyTo(earlier, { answer: "late" })), 202);
         questions.push(message);
         await client.send(replyTo(message, { answer: replies.shift() ?? "" }));

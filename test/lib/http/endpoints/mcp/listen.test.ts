@@ -1,4 +1,4 @@
-/** `subscriptions/listen` of MCP: what becomes of tasks, as notifications. */
+/** `subscriptions/listen` of MCP sends the states of tasks as notifications. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createHandler } from "../../../../../lib/http/handler.ts";
@@ -112,7 +112,7 @@ describe("an MCP subscription", () => {
     const messages = messagesIn(await listening(it.it.fetch, [NONE, taskId], as("ann")));
     assert.deepEqual((await next(messages)).params.notifications, { taskIds: [taskId] });
     await until(messages, "input_required");
-    // It is given to another user.
+    // The thread gets another owner.
     const { thread_id } = await it.it.service.runs.get(null, taskId);
     await it.it.service.threads.update(thread_id, { metadata: { owner: "bob" } });
     assert.equal((await next(messages)).result?.resultType, "complete");

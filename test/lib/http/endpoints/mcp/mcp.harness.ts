@@ -1,4 +1,4 @@
-/** Requests of MCP clients, in both eras of the protocol. */
+/** Requests of MCP clients, in both protocol versions. */
 import { isObject, type JsonObject } from "../../../../../lib/json.ts";
 import { type AgentDefinition, type AgentFunction, type Executor, fromFunctions } from "../../../../../lib/mod.ts";
 import { type TestService, type TestServiceOptions, testService } from "../../../../suite/mod.ts";
@@ -10,15 +10,15 @@ export interface Answer {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
-  /** The message, where it is one. */
+  /** The message, if the body is one. */
   readonly message: JsonObject;
-  /** Its result or its error, without what the era adds. */
+  /** Its result or its error, without members of the protocol version. */
   readonly result: JsonObject;
   readonly error: JsonObject;
 }
 
 export interface AskOptions {
-  /** Legacy without it. */
+  /** The client capabilities of 2026-07-28. Without them the request has the older version. */
   readonly capabilities?: JsonObject;
   readonly headers?: Readonly<Record<string, string | null>>;
   readonly meta?: JsonObject;
@@ -78,7 +78,7 @@ export async function readAnswer(response: Response): Promise<Answer> {
   try {
     message = JSON.parse(last ?? "");
   } catch {
-    // Some answers are empty.
+    // Some responses have no body.
   }
   const { result, error } = isObject(message) ? message : {};
   return {
@@ -89,7 +89,7 @@ export async function readAnswer(response: Response): Promise<Answer> {
   };
 }
 
-/** Asks one server. */
+/** Sends a request to one server. */
 export type Ask = (method: string, params?: JsonObject, options?: AskOptions) => Promise<Answer>;
 
 export const asker =
@@ -112,13 +112,13 @@ export function answered(inputRequest: JsonObject, content: JsonObject, action =
   };
 }
 
-/** Asks a question in its first run, and says what the answer was. */
+/** Creates an agent that interrupts in its first run, and returns the resume value as text. */
 export const asks =
   (question: JsonObject | string): AgentFunction =>
   ({ command, interrupt }) =>
     command?.resume === undefined ? interrupt(question) : `Got ${JSON.stringify(command.resume)}`;
 
-/** Asks twice, and says both answers. */
+/** Creates an agent that interrupts twice, and returns both resume values. */
 export const asksTwice = (question: JsonObject | string): AgentFunction =>
   async function* ({ command, interrupt, state }) {
     if (command?.resume === undefined) yield interrupt(question);
@@ -128,7 +128,7 @@ export const asksTwice = (question: JsonObject | string): AgentFunction =>
     } else yield `${state.first} ${command.resume}`;
   };
 
-/** Functions whose interrupts the model of the client may answer. */
+/** Creates functions whose interrupts the client's model may answer. */
 export const answerable = (agents: Readonly<Record<string, AgentFunction>>): Executor =>
   fromFunctions(
     Object.fromEntries(
@@ -174,7 +174,7 @@ export const call = (name: string, params: JsonObject = {}): JsonObject => ({
   ...params,
 });
 
-/** The messages of an answer that stays open, as they come. */
+/** Yields the messages of a streamed response as they arrive. */
 export async function* messagesIn({ body }: Response): AsyncGenerator<JsonObject, void> {
   let buffered = "";
   const decoder = new TextDecoder();
@@ -191,11 +191,11 @@ export async function* messagesIn({ body }: Response): AsyncGenerator<JsonObject
 /** A client of 2025-11-25. */
 export interface Session {
   readonly id: string;
-  /** Sends a request, whose answer may stay open. */
+  /** Sends a request whose response may be streamed. */
   open(method: string, params?: JsonObject, id?: number | string): Promise<Response>;
-  /** Sends a message that gets no answer. Returns the status. */
+  /** Sends a notification or a reply. Returns the status. */
   send(message: JsonObject): Promise<number>;
-  /** Begins a call that asks. */
+  /** Starts a call and reads its elicitations. */
   callWithQuestions(params: JsonObject, questions?: number): Promise<PendingCall>;
 }
 
@@ -247,7 +247,7 @@ export async function session(
       const messages = messagesIn(await self.open("tools/call", params));
       const questions: JsonObject[] = [];
       while (questions.length < count) questions.push((await messages.next()).value as JsonObject);
-      // Read at once: a body that nobody reads stalls.
+      // The body is read at once, because a body without a reader stalls.
       const result = (async () => {
         for (;;) {
           const { value } = await messages.next();

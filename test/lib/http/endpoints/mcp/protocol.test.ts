@@ -1,4 +1,4 @@
-/** The MCP endpoint: every case of the transport in both eras of the protocol, and its list of tools. */
+/** The MCP endpoint: every rule of the transport in both protocol versions, and the list of tools. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../../../../lib/json.ts";

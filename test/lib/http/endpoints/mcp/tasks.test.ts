@@ -1,4 +1,4 @@
-/** Tasks of MCP: calls that clients poll, answered by them or in the studio, on any process. */
+/** MCP tasks: calls that clients poll, resumed by them or in the studio, in any process. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";

@@ -1,4 +1,4 @@
-/** Arguments of MCP tools that do not fit the schema: the model gets the findings, and no run starts. */
+/** Arguments of MCP tools that do not match the schema: the model gets the findings, and no run starts. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { END, START, StateGraph } from "@langchain/langgraph";

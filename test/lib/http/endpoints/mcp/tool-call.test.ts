@@ -1,4 +1,4 @@
-/** Calls of tools by MCP as runs: their results, questions, progress and ends. */
+/** MCP tool calls are runs: their results, interrupts, progress and ends. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../../../adapters/sqlite/node.ts";
@@ -184,7 +184,7 @@ describe("an MCP tool call", () => {
       const { result } = await reply({ thread_id: id, resume: "yes" });
       assert.deepEqual([result.isError, readText(result)], [true, `There is no conversation ${id}`]);
     }
-    // The conversation of another agent is as none.
+    // A thread of another agent gets the response of an unknown thread.
     const foreign = (await reply({ thread_id, resume: "yes" }, "approves")).result;
     assert.equal(readText(foreign), `There is no conversation ${thread_id}`);
     assert.equal(readText((await reply({ resume: "yes" })).result).includes("needs thread_id"), true);

@@ -1,8 +1,8 @@
-/** A fixed conversation with a service whose clock, ids and randomness are the same in every run: each route is called. */
+/** Calls each route of a service whose clock, ids and randomness are the same in every run. */
 import type { AgentFunction } from "../../../../../lib/functions/mod.ts";
 import { testClock, testIds, testService } from "../../../../suite/kit.ts";
 
-/** A request and its response as text. Ids that the service made stand as `#1`, `#2` … in the order in which they first appear. */
+/** A request and its response as text. Ids of the service are replaced by `#1`, `#2` … in the order of their first appearance. */
 export interface Exchange {
   readonly request: string;
   readonly status: number;
@@ -42,13 +42,13 @@ const agents: Record<string, AgentFunction> = {
 
 type Send = (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<string>;
 
-/** Waits for a run, so that no later exchange depends on how far it is. */
+/** Waits for the end of a run, so that later exchanges do not depend on it. */
 async function joined(send: Send, run: string): Promise<void> {
   const { thread_id, run_id } = JSON.parse(run) as { thread_id: string; run_id: string };
   await send("GET", `/threads/${thread_id}/runs/${run_id}/join`);
 }
 
-/** Runs of a thread, double texting, joins, states and their history. */
+/** Records runs of a thread, double texting, joins, states and their history. */
 async function recordRuns(send: Send): Promise<void> {
   await send("POST", "/threads", { thread_id: THREAD, metadata: { topic: "a" } });
   await send("POST", "/threads", { thread_id: THREAD });
@@ -252,7 +252,7 @@ async function platform(send: Send): Promise<void> {
   await send("POST", "/a2a/chat", {});
 }
 
-/** A durable function waits for an event. */
+/** Records a durable function that waits for an external event. */
 async function durable(send: Send): Promise<void> {
   await send("POST", "/threads", { thread_id: CALL });
   const { run_id } = JSON.parse(await send("POST", `/threads/${CALL}/runs`, { assistant_id: "parcel", input: {} }));
@@ -326,7 +326,7 @@ async function recordChat(send: Send): Promise<void> {
 
 const TIMES = /"timestamp":\d+|"(?:created|started|ended)_at":"[^"]*"/g;
 
-/** Has the whole conversation and returns it. */
+/** Records all exchanges and returns them. */
 export async function converse(): Promise<Exchange[]> {
   const clock = testClock();
   const exchanges: Exchange[] = [];
@@ -336,7 +336,7 @@ export async function converse(): Promise<Exchange[]> {
     environment: { ...clock, uuid: testIds(), random: () => 0.5, runtime: "test" },
   });
   const numberedIds = new Map<string, string>();
-  // Ids are numbered by their place on the wire, so that one more id inside the service changes nothing here.
+  // Ids are numbered by their position in the exchanges, so that another id inside the service changes nothing.
   const steady = (text: string): string =>
     text.replace(/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g, (id) => {
       if (/^(\d)\1{7}-/.test(id) && !id.startsWith("00000000")) return id;
@@ -350,7 +350,7 @@ export async function converse(): Promise<Exchange[]> {
     body: unknown,
     take: (response: Response) => Promise<string>,
   ): Promise<string> {
-    // A run in the background ends at a time that the event loop decides, unless time stands still.
+    // Without this step a background run would end at a time that the event loop decides.
     if (!path.endsWith("/join")) await clock.advance(1_000);
     const bodyText = body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body);
     const headers: Record<string, string> = bodyText === undefined ? {} : { "content-type": "application/json" };
@@ -376,7 +376,7 @@ export async function converse(): Promise<Exchange[]> {
     return text;
   }
   const send: Send = (method, path, body) => call(method, path, body, (response) => response.text());
-  /** Reads a stream that the server leaves open, up to this text. */
+  /** Reads an open stream up to this text. */
   const read = (path: string, body: object, end: RegExp): Promise<string> =>
     call("POST", path, body, async (response) => {
       let text = "";
