@@ -31,8 +31,8 @@ const app = await createApp({
     },
   },
 });
-const { result } = await app.service.runs.wait(null, { assistant_id: "planner", input: { messages: "Hi" } });
-console.log(((await result) as { messages: { content: string }[] }).messages.at(-1)?.content);
+const { messages } = await app.service.runs.run("planner", { messages: "Hi" });
+console.log(messages?.at(-1)?.content);
 await app.stop();
 await server.close();
 await travel.stop();

@@ -1,9 +1,9 @@
 // The same calls without HTTP: npm run build && npx bun examples/in-process.ts; on Deno npx deno run -A, on Node npx node.
 // See docs/guides/in-process.md.
-import { createService, fromFunctions, type JsonObject, ServiceError } from "greenroom";
+import { createService, fromFunctions, ServiceError } from "greenroom";
 import { nodeSqlite } from "greenroom/node-sqlite";
 
-const { assistants, threads, runs, store, usage, stop } = await createService({
+const service = await createService({
   storage: nodeSqlite(":memory:"),
   executor: fromFunctions({
     async *greeter({ messages, context, store, spend }) {
@@ -14,17 +14,18 @@ const { assistants, threads, runs, store, usage, stop } = await createService({
     },
   }),
 });
-const input = { messages: [{ role: "user", content: "Hi" }] };
+const { assistants, threads, store, usage, stop } = service;
+const greeter = service.agent("greeter");
 const { assistant_id } = await assistants.create({ graph_id: "greeter", context: { name: "Ann" } });
 const { thread_id } = await threads.create({ metadata: { topic: "greetings" } });
 
-const { run, frames } = await runs.stream(thread_id, { assistant_id, input, stream_mode: "messages-tuple" });
-for await (const { event, data } of frames)
-  if (event === "messages") console.log("Token:", JSON.parse(data)[0].content);
-console.log("Spent:", JSON.stringify(await usage.traceUsage(run.run_id)));
+const frames = greeter.stream({ messages: "Hi" }, { assistant_id, thread_id, stream_mode: "messages-tuple" });
+for await (const { data } of frames) console.log("Token:", data[0].content);
+const { run_id } = await frames.run;
+console.log("Spent:", JSON.stringify(await usage.traceUsage(run_id)));
 
-const { result } = await runs.wait(thread_id, { assistant_id, input });
-console.log("Result:", ((await result) as { messages: JsonObject[] }).messages.at(-1)?.content);
+const { messages } = await greeter.run({ messages: "Hi" }, { assistant_id, thread_id });
+console.log("Result:", messages?.at(-1)?.content);
 const found = await threads.search({ metadata: { topic: "greetings" } });
 console.log("Threads:", found.total, found.items[0]?.status);
 console.log("Stored:", JSON.stringify((await store.get(["greeted"], "Ann"))?.value));

@@ -24,8 +24,8 @@ const app = await createApp({
     },
   },
 });
-const { result } = await app.service.runs.wait(null, { assistant_id: "writer", input: { messages: "cooking" } });
-console.log(((await result) as { messages: { content: string }[] }).messages.at(-1)?.content);
+const { messages } = await app.service.runs.run("writer", { messages: "cooking" });
+console.log(messages?.at(-1)?.content);
 
 const { items } = await library.service.runs.search();
 console.log(

@@ -63,7 +63,7 @@ cpSync("examples/opentelemetry.ts", join(folder, "docs/operations/opentelemetry.
 const count = writeBlocks();
 if (count === 0) throw new Error("README.md and docs/ hold no ```ts block");
 const { examples, problems } = readApiDocs();
-mkdirSync(join(folder, "api"));
+mkdirSync(join(folder, "api"), { recursive: true });
 for (const { name, code } of examples) writeFileSync(join(folder, "api", `${name}.ts`), `${code}\nexport {};\n`);
 for (const problem of problems) console.log(problem);
 const passed = COMPILATIONS.map(([compiler, resolution]) => compile(compiler, resolution));

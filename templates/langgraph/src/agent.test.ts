@@ -4,21 +4,18 @@ import { createApp } from "greenroom/app";
 import { agent } from "./agent.ts";
 
 test("the agent answers, and asks before it deletes", async () => {
-  const app = await createApp({ database: ":memory:", agents: { agent } });
+  const { service, stop } = await createApp({ database: ":memory:", agents: { agent } });
   try {
-    const { thread_id } = await app.service.threads.create({});
-    const run = async (request: object): Promise<string | undefined> => {
-      const { result } = await app.service.runs.wait(thread_id, { assistant_id: "agent", ...request });
-      await result;
-      const { values } = await app.service.threads.state(thread_id);
-      return (values as { messages: { content: string }[] }).messages.at(-1)?.content;
-    };
-    const say = (content: string) => run({ input: { messages: [{ role: "user", content }] } });
-    assert.equal(await say("Hello"), 'You said "Hello".');
-    await say("Delete it");
-    assert.equal((await app.service.threads.get(thread_id)).status, "interrupted");
-    assert.equal(await run({ command: { resume: "no" } }), "Nothing was deleted.");
+    const calls = service.agent("agent");
+    const { messages } = await calls.run({ messages: "Hello" });
+    assert.equal(messages.at(-1)?.content, 'You said "Hello".');
+    const run = await calls.start({ messages: "Delete it" });
+    const asked = await run.outcome();
+    assert.equal(asked.status, "waiting");
+    const answered = await calls.resume(run.thread_id, "no");
+    assert.equal(answered.status, "success");
+    assert.equal(answered.values.messages.at(-1)?.content, "Nothing was deleted.");
   } finally {
-    await app.stop();
+    await stop();
   }
 });

@@ -1,0 +1,2 @@
+/** The server whose app the guides import as a type. */
+export * from "../../api/server.ts";
