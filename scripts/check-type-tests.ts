@@ -12,6 +12,7 @@ import { basename, join, resolve } from "node:path";
 import process from "node:process";
 import { userFolder } from "./as-user.ts";
 import { judgeTypeErrors, parseTypeErrors } from "./type-errors.ts";
+import { findCostProblems, findHoverProblems } from "./type-measures.ts";
 
 const COMPILATIONS = [
   ["typescript", "true"],
@@ -72,6 +73,8 @@ const problems: string[] = COMPILATIONS.flatMap(([compiler, exact]) => {
   return found.map((problem) => `${compiler}, exactOptionalPropertyTypes ${exact}: ${problem}`);
 });
 problems.push(...findDeclarationProblems());
+// The sources of this checkout would be compiled too, and their paths would be in the texts.
+if (!againstSource) problems.push(...findHoverProblems(folder, "hovers.right.ts"), ...findCostProblems(folder));
 for (const problem of problems) console.error(problem);
 console.log(`${COMPILATIONS.length} compilations, ${problems.length} problems`);
 process.exitCode = problems.length > 0 ? 1 : 0;
