@@ -7,6 +7,7 @@
 export const LAYERS = [
   ["mod"],
   ["http"],
+  ["types"],
   ["service"],
   ["crons", "functions", "protocol"],
   ["options", "runs"],
@@ -141,7 +142,7 @@ const ALLOWED = [
     path: "^adapters/langgraph/",
     may: [
       "^adapters/langgraph/",
-      "^lib/executor/(?:agent-types|contract|job-checkpoints|job-request|content-blocks|journal|schema-check|schema-problems|step-names)\\.ts$",
+      "^lib/executor/(?:mod|agent-types|contract|job-checkpoints|job-request|content-blocks|journal|schema-check|schema-problems|step-names)\\.ts$",
       "^lib/functions/operations\\.ts$",
       inLib("environment", "errors", "json"),
       npm("@langchain/[^/]+"),

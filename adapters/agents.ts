@@ -13,6 +13,15 @@ import type { Storage } from "../lib/storage/types.ts";
 import { flag, integerBetween, type Section, strictSection, stringEnum, stringMatching } from "../lib/validation.ts";
 import type { GraphDefinition, GraphLike, LangGraphOptions } from "./langgraph/mod.ts";
 
+export type {
+  CompiledGraph,
+  FactoryConfig,
+  GraphBuilder,
+  GraphDefinition,
+  GraphFactory,
+  GraphLike,
+} from "./langgraph/mod.ts";
+
 /**
  * An agent: a function, or a LangGraph.js graph. `{ agent: function }` and `{ graph }` add settings such as `max_attempts`.
  * A function that makes a graph for each run (a factory) is always given as `{ graph: function }`.

@@ -16,6 +16,7 @@ import {
   type Service,
   type ServiceOptions,
   type Untyped,
+  type WebhookPayload,
 } from "../lib/mod.ts";
 import { findProblems } from "../lib/validation.ts";
 import type { Agents } from "./agents.ts";
@@ -28,10 +29,30 @@ import {
 } from "./app-options.ts";
 import { type DatabaseOptions, openDatabase } from "./database.ts";
 
-export type { Handler, HandlerOptions } from "../lib/http/handler.ts";
-export type { Service, ServiceOptions } from "../lib/mod.ts";
-export type { Agents, AnyAgent, AnyAgent as Agent } from "./agents.ts";
-export type { DatabaseOptions } from "./database.ts";
+export type {
+  App as HostApp,
+  AppResponse,
+  Handler,
+  HandlerHost,
+  HandlerOptions,
+  HostSocket,
+  OpenApi,
+  Studio,
+} from "../lib/http/handler.ts";
+export type * from "../lib/mod.ts";
+export type { Agent as TypedAgent } from "../lib/mod.ts";
+export type {
+  Agents,
+  AnyAgent,
+  AnyAgent as Agent,
+  CompiledGraph,
+  FactoryConfig,
+  GraphBuilder,
+  GraphDefinition,
+  GraphFactory,
+  GraphLike,
+} from "./agents.ts";
+export type { DatabaseOptions, SqliteWriter } from "./database.ts";
 
 /** The options of `createService`, with a database and agents in place of `storage` and `executor`. */
 export interface AppOptions<Hosted = Agents> extends Omit<ServiceOptions, "storage" | "executor" | "http"> {
@@ -52,6 +73,23 @@ export interface App<Types extends Graphs = Record<string, Untyped>> {
   /** Stops the service, as `service.stop` does, and closes the database. */
   stop(grace_ms?: number): Promise<void>;
 }
+
+/** The types of the agents of an app, or those of an object of agents. */
+export type TypesOf<Source> =
+  Source extends App<infer Types> ? Types : GraphsOf<Source> extends infer Types extends Graphs ? Types : never;
+
+/**
+ * The body of the webhooks of one agent's runs.
+ *
+ * @example
+ * ```ts
+ * import type { PayloadOf } from "greenroom/app";
+ * import type { app } from "./server.ts";
+ *
+ * type RefundPayload = PayloadOf<typeof app, "refund">;
+ * ```
+ */
+export type PayloadOf<Source, Name extends keyof TypesOf<Source>> = WebhookPayload<TypesOf<Source>[Name]>;
 
 /**
  * Starts a service: opens and migrates the database, and begins to execute runs. Throws a ConfigError with every problem in the

@@ -3,20 +3,17 @@
  * @module
  */
 import { Client } from "@langchain/langgraph-sdk";
-import type { Graphs, GraphsOf } from "../lib/executor/agent-types.ts";
+import type { Graphs } from "../lib/executor/agent-types.ts";
 import { waitUnlessAborted } from "../lib/handles/abort.ts";
 import { createAgentHandle } from "../lib/handles/handle.ts";
 import type { ReceivedFrame, ReceivedState, RunRequest, RunTransport } from "../lib/handles/transport.ts";
 import type { AgentCalls, RunRef } from "../lib/handles/types.ts";
 import { isObject, type Json } from "../lib/json.ts";
-import type { App } from "./app.ts";
+import type { TypesOf } from "./app.ts";
 
 export { RunFailed } from "../lib/handles/run-failed.ts";
 export type * from "../lib/handles/types.ts";
-
-/** The types of the agents of an app, or those of an object of agents. */
-export type TypesOf<Source> =
-  Source extends App<infer Types> ? Types : GraphsOf<Source> extends infer Types extends Graphs ? Types : never;
+export type * from "./app.ts";
 
 /** The options of the client of the SDK. */
 export type ClientOptions = NonNullable<ConstructorParameters<typeof Client>[0]>;
@@ -96,7 +93,6 @@ const REFUSALS: readonly unknown[] = [400, 403, 404, 422];
 
 const getStatus = (error: unknown): unknown => (isObject(error) ? error["status"] : undefined);
 
-/** Returns null for an error with status 404. Throws any other one. */
 function nullIfNotFound(error: unknown): null {
   if (getStatus(error) === 404) return null;
   throw error;
@@ -121,7 +117,6 @@ const toReceivedState = ({ values, next, tasks }: SdkState): ReceivedState => ({
   interrupts: tasks.flatMap(({ interrupts }) => interrupts),
 });
 
-/** Creates the transport of runs over the LangGraph SDK. Waits end when the signal aborts. Reads of a missing run return null. */
 function createSdkTransport({ runs, threads }: SdkClient): RunTransport {
   const create: RunTransport["create"] = async (threadOrNull, request, signal) => {
     const created = runs.create(threadOrNull, request.assistant_id, toPayload(request, signal));

@@ -4,6 +4,8 @@ import type { Storage } from "../lib/storage/types.ts";
 import type { SqlDriver } from "./sql/driver.ts";
 import type { SqliteOptions, SqliteWriter } from "./sqlite/writer.ts";
 
+export type { SqliteWriter } from "./sqlite/writer.ts";
+
 /** A database by its URL, with what does not belong into the URL. */
 export interface DatabaseOptions {
   /** A SQLite file, `:memory:`, a libSQL URL (`file:`, `libsql:`, `https:`, `http:`, `wss:`, `ws:`) or a `postgres:` URL. */
@@ -60,7 +62,6 @@ export async function openDatabase(options: DatabaseOptions, names: DatabaseName
   }
 }
 
-/** Opens the driver that the URL names. Its package is loaded here, so this rejects if it is not installed. */
 async function openDriver(options: DatabaseOptions, name: string): Promise<SqlDriver> {
   const { url, auth_token, direct_url, writer } = options;
   if (isLibsql(url)) {

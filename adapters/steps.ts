@@ -14,6 +14,14 @@
  * ```
  * @module
  */
-export type { Duration, EventAddress, StepName, WaitOptions } from "../lib/functions/operations.ts";
+export type {
+  Duration,
+  EventAddress,
+  FromJsonSchema,
+  JsonSchema,
+  NullAfter,
+  StepName,
+  WaitOptions,
+} from "../lib/functions/operations.ts";
 export { ReplayMismatch, StepError } from "../lib/functions/operations.ts";
 export { sleep, wait } from "./langgraph/node-operations.ts";

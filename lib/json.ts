@@ -13,6 +13,7 @@ export interface JsonObject {
 
 /** Texts of answers, of a form that the OpenAPI document names. Times are UTC. */
 export type Uuid = string;
+/** A time in ISO 8601, UTC. */
 export type IsoTime = string;
 
 export interface SharedText {

@@ -25,6 +25,19 @@ function entryPoints(): readonly (readonly [name: string, source: string])[] {
 /** Returns the code between the fences of an example. */
 const extractCode = (text: string): string => /```ts\n([\s\S]*?)```/.exec(text)?.[1] ?? "";
 
+/** Returns the names that a module exports as types alone. `export type *` lists functions too, which importers cannot call. */
+function listTypeExports(file: ts.SourceFile, checker: ts.TypeChecker): ReadonlySet<string> {
+  const declarations = file.statements.filter((statement) => ts.isExportDeclaration(statement));
+  const names = declarations
+    .filter(({ isTypeOnly }) => isTypeOnly)
+    .map(({ exportClause, moduleSpecifier }) => {
+      if (exportClause && ts.isNamedExports(exportClause)) return exportClause.elements.map(({ name }) => name.text);
+      const target = moduleSpecifier && checker.getSymbolAtLocation(moduleSpecifier);
+      return target ? checker.getExportsOfModule(target).map(({ name }) => name) : [];
+    });
+  return new Set(names.flat());
+}
+
 /** Reads the documentation comments of everything that a program of these entry points exports. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one walk over the exports of each entry
 export function readApiDocs(entries: readonly (readonly [name: string, source: string])[] = entryPoints()): ApiDocs {
@@ -40,11 +53,10 @@ export function readApiDocs(entries: readonly (readonly [name: string, source: s
     const file = program.getSourceFile(source);
     const module = file && checker.getSymbolAtLocation(file);
     if (!module) throw new Error(`${source} is no module`);
-    // `export type *` lists functions too, which importers cannot call.
-    const typesOnly = file.statements.every((statement) => ts.isExportDeclaration(statement) && statement.isTypeOnly);
+    const typeExports = listTypeExports(file, checker);
     for (const exported of checker.getExportsOfModule(module)) {
       const symbol = exported.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(exported) : exported;
-      if (typesOnly && !(symbol.flags & ts.SymbolFlags.Type)) continue;
+      if (typeExports.has(exported.name) && !(symbol.flags & ts.SymbolFlags.Type)) continue;
       const name = `${entry}: ${exported.name}`;
       if (symbol.getDocumentationComment(checker).length === 0) problems.push(`${name} has no sentence`);
       if (!(symbol.flags & ts.SymbolFlags.Function)) continue;

@@ -17,6 +17,10 @@ import type { Tables } from "../sql/schema/mod.ts";
 import { isLocked, LOCK_WAIT_MS } from "../sqlite/file.ts";
 import { getLockDelay, lockTimeoutError, systemTimer } from "../sqlite/writer.ts";
 
+export type * from "../../lib/storage/types.ts";
+export type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
+export type { Tables } from "../sql/schema/mod.ts";
+
 /** Options of `fromKysely`. */
 export interface KyselyOptions {
   /** The database behind `db`; default "sqlite". */
@@ -60,7 +64,6 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
   /** On SQLite, Kysely's own transactions begin deferred: of two that read first, one cannot write. */
   const BEGIN_SQL = dialect === "sqlite" ? "begin immediate" : "begin isolation level read committed";
 
-  /** Runs the statements on one connection in a transaction and returns their rows. Rolls back and throws if one fails. */
   const runTransaction = (statements: readonly SqlStatement[]): Promise<SqlRow[][]> =>
     db.connection().execute(async (connection) => {
       if (dialect === "sqlite") await checkForeignKeys(connection);
@@ -77,7 +80,6 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
       }
     });
 
-  /** Runs the statements in a transaction. A locked SQLite database is tried again for a while; then it throws. */
   const batch = async (statements: readonly SqlStatement[]): Promise<SqlRow[][]> => {
     let waited_ms = 0;
     for (let tries = 0; ; tries += 1) {
@@ -129,7 +131,6 @@ export function bunKysely(path: string): Kysely<Tables> {
 function createBunDriver(path: string): Driver {
   let driver: Driver;
   return {
-    /** Opens the file for reading; it must exist. Loads the packages, and rejects without them. */
     async init() {
       const [{ Database }, { BunSqliteDialect }] = await Promise.all([
         import("bun:sqlite"),

@@ -18,6 +18,7 @@ import { type MessageClasses, Serde } from "./serde.ts";
 import { createGraphState } from "./state.ts";
 import { importLangChain, readLangGraphVersion } from "./version.ts";
 
+export type * from "../../lib/executor/mod.ts";
 export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphDefinition, GraphFactory, GraphLike } from "./graph.ts";
 
 /** The options of the adapter. */
@@ -31,7 +32,7 @@ export interface LangGraphOptions {
 }
 
 /** The types of hosted graphs. A function is a factory here. */
-type HostedGraphs<Hosted> = GraphsOf<{
+export type HostedGraphs<Hosted> = GraphsOf<{
   readonly [Name in keyof Hosted]: Hosted[Name] extends (...config: never) => unknown
     ? { readonly graph: Hosted[Name] }
     : Hosted[Name];

@@ -27,6 +27,8 @@ import {
   type ServerState,
 } from "./writer.ts";
 
+export type * from "../../lib/storage/types.ts";
+export type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
 export type {
   PostgresConnection,
   PostgresListener,
@@ -230,7 +232,6 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
   const write = createWriter(context);
   const writeShared = source.sendsAtOnce ? createSharedWriter(write) : write;
 
-  /** Runs the work and keeps it in the set that `close` waits for. Throws once the driver is closed. */
   const trackCall = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (closing) throw new Error(`The database ${address.displayName} is closed.`);
     const call = work();
@@ -290,7 +291,6 @@ function createSource(settings: PostgresOptions, timer: Timer): SessionSource {
   });
 }
 
-/** Returns a function that cancels the timer. */
 function startTimer(ms: number, fn: () => void): () => void {
   const id = setTimeout(fn, ms);
   return () => clearTimeout(id);

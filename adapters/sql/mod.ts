@@ -30,6 +30,7 @@ import { createThreadStorage } from "./threads.ts";
 import { createValueStartStorage } from "./value-starts.ts";
 import { WriteHealth } from "./write-health.ts";
 
+export type * from "../../lib/storage/types.ts";
 export type { SignalKind, SignalListener, Signals, SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
 export { DatabaseUnavailable } from "./driver.ts";
 export type { Tables } from "./schema/mod.ts";
@@ -156,7 +157,6 @@ function createDatabase(driver: SqlDriver, health: WriteHealth): Database {
     if (error instanceof DatabaseUnavailable) throw toStorageError(error);
     throw error;
   };
-  /** Throws the error as a service error. Notes a full disk or a damaged file, which fails the health of the storage. */
   const recordAndThrow = (error: unknown): never => {
     health.recordFailure(error, []);
     return throwServiceError(error);

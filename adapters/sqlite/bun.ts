@@ -12,6 +12,12 @@ import { createStatementCache } from "./statement-cache.ts";
 import { type SqliteOptions, sqliteDriver } from "./writer.ts";
 import { startThread } from "./writer-thread.ts";
 
+export type * from "../../lib/storage/types.ts";
+export type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
+export type { BatchResult, GroupResult } from "./commit.ts";
+export type { SqliteOptions, SqliteWriter } from "./writer.ts";
+export type { WriterThread } from "./writer-thread.ts";
+
 /**
  * A Storage in the SQLite file at `path`, which is created with its folder when missing; `:memory:` lives as long as the
  * storage. What a verb has answered survives a crash and a power failure. One process at a time executes runs on it: that is
@@ -57,7 +63,6 @@ function loadSqlite(): typeof import("bun:sqlite") {
   return sqlite;
 }
 
-/** Opens a connection. Prepares the file first, unless it is in memory. */
 function connect(path: string): SqliteConnection {
   if (path !== ":memory:") prepareFile(path);
   return openBun(loadSqlite(), createStatementCache, path);

@@ -5,6 +5,7 @@ import type { SqliteConnection } from "./file.ts";
 /** The result of a batch: the rows of its statements, or the error that left it without effect. */
 export type BatchResult = { readonly rows: SqlRow[][] } | { readonly error: unknown };
 
+/** The results of batches that were committed together. */
 export interface GroupResult {
   readonly results: readonly BatchResult[];
   /** The duration of the commit without the statements. */

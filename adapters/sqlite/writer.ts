@@ -30,6 +30,7 @@ import type { WriterThread } from "./writer-thread.ts";
 /** The place of commits: `inline` on the event loop, in a `thread`, or `auto`: in a thread once commits have been slow. */
 export type SqliteWriter = "auto" | "inline" | "thread";
 
+/** The options of a SQLite driver. */
 export interface SqliteOptions {
   /**
    * Default `auto`. A thread costs memory and a little time for each commit, but a slow disk does not stop the event loop. Where
@@ -255,7 +256,6 @@ class SqliteBatchWriter {
     else this.#connection.close();
   }
 
-  /** Schedules the next group, unless one is scheduled or no batch waits. */
   #schedule(): void {
     if (this.#scheduled || this.#queue.length === 0) return;
     this.#scheduled = true;

@@ -48,12 +48,14 @@ export interface AssistantPatch {
   readonly description?: string;
 }
 
+/** The filter of a search or count of assistants. */
 export interface AssistantFilter {
   readonly metadata?: JsonObject;
   readonly graph_id?: string;
   readonly name?: string;
 }
 
+/** The filter, order and page of a search of assistants. */
 export interface AssistantSearch extends AssistantFilter {
   readonly limit?: number;
   readonly offset?: number;

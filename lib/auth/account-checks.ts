@@ -4,6 +4,7 @@ import { type IdentityWriteResult, type KeyKind, PERMISSIONS, type Permission, U
 import { isLongerThan, isName, MAX_NAME_CHARS } from "../validation.ts";
 import { isOrganizationPermission } from "./keys.ts";
 
+/** Values of a new API key. */
 export interface KeyCreate {
   /** Default: the oldest organization. */
   readonly organization_id?: string;

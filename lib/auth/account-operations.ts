@@ -30,7 +30,7 @@ import { createMemberships, generateKey, hashKey, SERVICE_PERMISSIONS, toShortKe
 export type { KeyCreate } from "./account-checks.ts";
 
 /** The permissions of a user on an organization or a workspace. */
-interface Grant {
+export interface PermissionGrant {
   /** Id or email of a user. */
   readonly user: string;
   /** Id or name of a workspace. Default: the organization, including all of its workspaces. */
@@ -76,7 +76,7 @@ export interface Accounts {
   deleteUser(user: string): Promise<UserRow>;
   /** Sorted by email. */
   listUsers(): Promise<readonly UserRow[]>;
-  grant(grant: Grant): Promise<MembershipRow>;
+  grant(grant: PermissionGrant): Promise<MembershipRow>;
   listMemberships(user: string): Promise<readonly MembershipRow[]>;
 
   /** Sorted by name. */
@@ -88,6 +88,7 @@ export interface Accounts {
   transferAgent(name: string, user: string): Promise<DeploymentRow>;
 }
 
+/** The parts that accounts need. */
 export interface AccountOptions {
   readonly identity: IdentityStore;
   readonly environment: Pick<Environment, "now" | "uuid">;

@@ -16,6 +16,7 @@ import {
   type WorkspaceRow,
 } from "../storage/identity.ts";
 import { createMemberships, hashKey, SERVICE_PERMISSIONS } from "./keys.ts";
+/** An API key of the configuration, with what it may do. */
 export interface StaticKey {
   /** At least 32 visible ASCII characters; no format is required. */
   readonly key: string;

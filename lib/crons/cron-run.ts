@@ -18,4 +18,5 @@ export const CRON_RUN_OPTIONS = [
   "feedback_keys",
 ] as const;
 
+/** The options of the runs of a cron. */
 export type CronRunOptions = Pick<RunCreate, (typeof CRON_RUN_OPTIONS)[number]>;

@@ -13,7 +13,7 @@ import { loadSchedules } from "./lazy-schedule.ts";
 import type { Timing } from "./schedule.ts";
 
 /** A firing by schedule or by hand; times are ISO 8601, UTC. */
-interface Firing {
+export interface Firing {
   readonly scheduled_at: IsoTime;
   readonly fired_at: IsoTime;
   /** Fired by `run`, not by the schedule. */
@@ -25,6 +25,7 @@ interface Firing {
   readonly skipped: SkipReason | null;
 }
 
+/** The state of a cron: its failures, next fire times and last firings. */
 export interface CronDetail {
   readonly cron_id: Uuid;
   readonly enabled: boolean;

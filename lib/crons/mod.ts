@@ -45,7 +45,8 @@ export interface Cron {
   readonly enabled: boolean;
 }
 
-interface CronTiming {
+/** The schedule of a cron, and what becomes of its runs. */
+export interface CronTiming {
   /** A cron expression of five fields, or a nickname such as `@daily`. */
   readonly schedule: string;
   readonly timezone?: string | null;
@@ -65,6 +66,7 @@ export interface CronCreate extends CronRunOptions, CronTiming {
 /** The changes of a cron. Absent members stay; null clears an optional one. */
 export type CronPatch = CronRunOptions & Partial<CronTiming>;
 
+/** The filter, order and page of a search of crons. */
 export interface CronSearch extends CronQuery {
   readonly limit?: number;
   readonly offset?: number;

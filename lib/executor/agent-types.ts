@@ -34,7 +34,10 @@ export type Graphs = { readonly [graph_id: string]: Wire };
 /** The same types if the graph ids are known; else each id has the types of an agent that declares none. */
 export type NamedGraphs<Types extends Graphs> = string extends keyof Types ? Record<string, Untyped> : Types;
 
-type Intersection<Union> = (Union extends unknown ? (member: Union) => void : never) extends (member: infer All) => void
+/** The intersection of the members of a union. */
+export type Intersection<Union> = (Union extends unknown ? (member: Union) => void : never) extends (
+  member: infer All,
+) => void
   ? All
   : never;
 
@@ -68,13 +71,14 @@ export type AsJson<Type> = 0 extends 1 & Type
               : Type;
 
 /** A message of LangChain's classes. */
-interface MessageClass {
+export interface MessageClass {
   lc_serializable: boolean;
   content: any;
   _getType(): string;
 }
 
-type GraphOutput<Type> = 0 extends 1 & Type
+/** The type that a member of the values of a graph has on the wire. */
+export type GraphOutput<Type> = 0 extends 1 & Type
   ? Json
   : Type extends MessageClass
     ? Message
@@ -86,16 +90,20 @@ type GraphOutput<Type> = 0 extends 1 & Type
           ? AsJson<Type>
           : Type;
 
-type GraphInput<Type> = 0 extends 1 & Type
+/** The type that a member of the input of a graph has on the wire. */
+export type GraphInput<Type> = 0 extends 1 & Type
   ? Json
   : [Extract<Type, MessageClass | readonly MessageClass[]>] extends [never]
     ? Type
     : MessageLike | readonly MessageLike[];
 
-type GraphInputs<Input> = { [Name in keyof Input]: GraphInput<Input[Name]> } & {};
-type GraphOutputs<Output> = { [Name in keyof Output]: GraphOutput<Output[Name]> } & {};
+/** The input of a graph on the wire. */
+export type GraphInputs<Input> = { [Name in keyof Input]: GraphInput<Input[Name]> } & {};
+/** The values of a graph on the wire. */
+export type GraphOutputs<Output> = { [Name in keyof Output]: GraphOutput<Output[Name]> } & {};
 
-type GraphWire<Input, Output, Context> = {
+/** The types of a graph as its callers see them. */
+export type GraphWire<Input, Output, Context> = {
   input: GraphInputs<Input>;
   values: GraphOutputs<Output>;
   context: Context;
@@ -104,7 +112,8 @@ type GraphWire<Input, Output, Context> = {
   custom: Json;
 } & {};
 
-type GraphContext<Graph> = Graph extends { stream(input: any, options?: infer Options): any }
+/** The context that a graph takes. */
+export type GraphContext<Graph> = Graph extends { stream(input: any, options?: infer Options): any }
   ? NonNullable<Options> extends { context?: infer Context }
     ? Exclude<Context, undefined> extends infer Declared
       ? 0 extends 1 & Declared
@@ -136,18 +145,21 @@ export interface AgentError<Reason extends string> {
 }
 
 /** What no agent may return. */
-type InvalidResult = number | bigint | boolean | symbol | ((...args: never) => unknown) | readonly unknown[];
+export type InvalidResult = number | bigint | boolean | symbol | ((...args: never) => unknown) | readonly unknown[];
 
-type DefinitionKey = keyof AgentSettings | "agent" | "graph" | "strict" | "~types" | "~schemas";
+/** The members of a definition with settings. */
+export type DefinitionKey = keyof AgentSettings | "agent" | "graph" | "strict" | "~types" | "~schemas";
 
-type CheckResult<Result, AgentLike> =
+/** The agent itself, or the error type of a result that no agent may have. */
+export type CheckResult<Result, AgentLike> =
   unknown extends Awaited<Result>
     ? AgentLike
     : [Extract<Awaited<Result>, InvalidResult>] extends [never]
       ? AgentLike
       : AgentError<"An agent returns a string, a state update, a stream or nothing">;
 
-type CheckKeys<AgentLike, UnknownKey = Exclude<keyof AgentLike, DefinitionKey>> = [UnknownKey] extends [never]
+/** The definition itself, or the error type of a setting that does not exist. */
+export type CheckKeys<AgentLike, UnknownKey = Exclude<keyof AgentLike, DefinitionKey>> = [UnknownKey] extends [never]
   ? AgentLike
   : AgentError<`Unknown setting: ${UnknownKey & string}`>;
 

@@ -42,7 +42,7 @@ export interface FeedbackToken {
 }
 
 /** A submission to a token. */
-export interface Submission {
+export interface FeedbackSubmission {
   readonly score: number | boolean | null;
   readonly value: Json;
   readonly comment: string | null;
@@ -53,7 +53,7 @@ export interface Submission {
 }
 
 /** A record to create. Needs `run_id` or `session_id`. */
-export interface FeedbackCreate extends Pick<Submission, "score" | "value" | "comment" | "correction"> {
+export interface FeedbackCreate extends Pick<FeedbackSubmission, "score" | "value" | "comment" | "correction"> {
   readonly id?: string;
   readonly run_id?: string;
   readonly session_id?: string;
@@ -67,7 +67,7 @@ export interface FeedbackCreate extends Pick<Submission, "score" | "value" | "co
 export type FeedbackFilter = Omit<FeedbackQuery, "workspace_ids" | "scope">;
 
 /** A record in its JSON form; times are ISO 8601, UTC. */
-export interface FeedbackRecord extends Pick<Submission, "score" | "value" | "comment" | "correction"> {
+export interface FeedbackRecord extends Pick<FeedbackSubmission, "score" | "value" | "comment" | "correction"> {
   readonly id: string;
   readonly run_id: string | null;
   readonly trace_id: string | null;
@@ -122,7 +122,7 @@ export interface FeedbackTokens {
    * Records a submission and returns the record's id; with a repeated idempotency key, the id of the first record. Throws an
    * `InputError` (the token's config), `not_found`, `gone`, `conflict` (the key was used for other content) or `too_many`.
    */
-  submit(token: FeedbackTokenRow, submission: Submission, idempotency?: IdempotencyKey): Promise<string>;
+  submit(token: FeedbackTokenRow, submission: FeedbackSubmission, idempotency?: IdempotencyKey): Promise<string>;
 }
 
 /** The internal resource of feedback, with its tokens. */
@@ -381,9 +381,9 @@ function createRecordOperations(
 /** Returns the score and value of a submission. A category of the token's config supplies the missing one of the two. Throws an
  * `InputError` if they do not fit the config. */
 function validateSubmission(
-  submission: Submission,
+  submission: FeedbackSubmission,
   config: FeedbackConfig | null,
-): Pick<Submission, "score" | "value"> {
+): Pick<FeedbackSubmission, "score" | "value"> {
   const { score, value, from } = submission;
   const refuse = (field: string, msg: string): never => {
     throw new InputError([{ loc: [from, field], msg, type: "value_error" }]);
@@ -401,10 +401,10 @@ function validateSubmission(
  * which throws, if they name no category or two different ones.
  */
 function validateCategory(
-  { score, value }: Submission,
+  { score, value }: FeedbackSubmission,
   categories: NonNullable<FeedbackConfig["categories"]>,
   refuse: (field: string, msg: string) => never,
-): Pick<Submission, "score" | "value"> {
+): Pick<FeedbackSubmission, "score" | "value"> {
   const scoreNumber = score === null ? null : Number(score);
   const label = typeof value === "string" ? value : null;
   const matchingCategories =

@@ -28,6 +28,7 @@ export interface ScoreQuery {
   readonly key?: readonly string[];
 }
 
+/** The scores of each feedback key over time. */
 export interface ScoreSeries {
   readonly start: IsoTime;
   readonly end: IsoTime;
@@ -59,6 +60,7 @@ export interface FeedbackLink {
   readonly submissions: number;
 }
 
+/** Scores over time, and feedback links, of all runs that a caller can see. */
 export interface FeedbackOverview {
   /** Returns scores in buckets of time. Throws `forbidden` or `invalid` (a time, the range). */
   scores(caller: Caller, query: ScoreQuery): Promise<ScoreSeries>;

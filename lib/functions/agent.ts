@@ -49,9 +49,12 @@ export interface AgentOptions<State, Context, Input, Interrupt, Answer, Custom> 
   readonly validate_state?: boolean;
 }
 
-type InputType<Declared, Otherwise> = Declared extends Schema<infer Input, any> ? Input : Otherwise;
-type OutputType<Declared, Otherwise> = Declared extends Schema<any, infer Output> ? Output : Otherwise;
-type WithMessages<Values> = Simplify<Omit<Values, "messages"> & { messages?: Message[] }>;
+/** The input type of a schema; the second type without one. */
+export type InputType<Declared, Otherwise> = Declared extends Schema<infer Input, any> ? Input : Otherwise;
+/** The output type of a schema; the second type without one. */
+export type OutputType<Declared, Otherwise> = Declared extends Schema<any, infer Output> ? Output : Otherwise;
+/** Values with the messages of a thread. */
+export type WithMessages<Values> = Simplify<Omit<Values, "messages"> & { messages?: Message[] }>;
 
 /** The types of the job of an agent with these schemas. */
 export type JobOf<State, Context, Input, Interrupt, Answer, Custom> = {

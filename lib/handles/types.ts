@@ -49,7 +49,7 @@ export interface StartedRun<Types extends Wire = Untyped> extends RunRef {
 }
 
 /** The data of frames by stream mode. */
-interface FrameData<Types extends Wire> {
+export interface FrameData<Types extends Wire> {
   values: Types["values"];
   updates: { readonly [node: string]: Partial<Types["values"]> | null };
   "messages-tuple": [message: MessageChunk | Message, metadata: JsonObject];
@@ -109,7 +109,8 @@ export interface CallSettings {
   readonly signal?: AbortSignal;
 }
 
-type ContextOption<Context> = {} extends Context
+/** The option `context` of a call, which is required if the context has required members. */
+export type ContextOption<Context> = {} extends Context
   ? { readonly context?: Context }
   : { readonly assistant_id: string; readonly context?: Partial<Context> } | { readonly context: Context };
 

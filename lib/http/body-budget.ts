@@ -96,10 +96,6 @@ export interface BodyBudget {
   readonly stalled_ms: number;
 }
 
-/**
- * Creates the budgets of memory for the large bodies of all requests. `yieldAfterRead` waits for a tick once reads have taken too
- * long together.
- */
 export function createBodyBudget(
   environment: Pick<Environment, "timer" | "defer" | "now" | "monotonic" | "collectGarbage">,
   {

@@ -29,6 +29,7 @@ import { createRouteTable, type MatchedRoute, type RouteTable } from "./route-ta
 import { ROUTES } from "./routes/mod.ts";
 import { createUnknownKeyLog } from "./unknown-keys.ts";
 
+export type * from "../types.ts";
 export type { App, AppResponse } from "./host-app.ts";
 export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
 export type { HandlerHost, HostSocket } from "./route.ts";
@@ -124,7 +125,6 @@ interface HandlerParts extends Pick<HandlerState, "base" | "messageParser"> {
   readonly cors: CorsPolicy;
 }
 
-/** Creates what all requests of a handler share: budgets, limits of sockets, and functions that depend on the options. */
 function createHandlerState(
   environment: Environment,
   http: HttpOptions,
@@ -330,7 +330,6 @@ const stripPrefix = (base: string, pathname: string): string | null =>
 
 const routeNotFoundError = (): ServiceError => new ServiceError("route_not_found", "There is nothing at this path");
 
-/** Returns the routes of the studio; none without one. With an app of the host, `/` is not one of them. */
 const createStudioRoutes = ({ studio, app }: HandlerOptions, base: string): Route[] =>
   !studio
     ? []

@@ -33,7 +33,6 @@ export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptio
   let isEnded = false;
   let resumeSending = (): void => {};
 
-  /** Ends the body once: wakes a sender that waits for the client, and calls `onEnd`. */
   function end(): void {
     if (isEnded) return;
     isEnded = true;
@@ -41,7 +40,6 @@ export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptio
     onEnd();
   }
 
-  /** Ends the body with an error. Does nothing if it has ended. */
   function fail(error: unknown): void {
     if (isEnded) return;
     end();

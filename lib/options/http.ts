@@ -12,7 +12,7 @@ import {
   valueMatching,
 } from "../validation.ts";
 
-const ROUTE_GROUPS = [
+export const ROUTE_GROUPS = [
   "crons",
   "runs",
   "threads",
@@ -31,7 +31,7 @@ const ROUTE_GROUPS = [
 export type RouteGroup = (typeof ROUTE_GROUPS)[number];
 
 /** The options that disable groups, as `disable_threads`. */
-type DisabledGroups = { readonly [Group in RouteGroup as `disable_${Group}`]?: boolean };
+export type DisabledGroups = { readonly [Group in RouteGroup as `disable_${Group}`]?: boolean };
 
 /** All of these options. */
 export const GROUP_OPTIONS: readonly `disable_${RouteGroup}`[] = ROUTE_GROUPS.map(

@@ -8,14 +8,14 @@ import type { Scope } from "../storage/mod.ts";
 import type { EventCounts, EventFilter, SerializedEvent } from "../streams/event-filter.ts";
 import { createReader, type Reader } from "../streams/log.ts";
 import type { StreamGuard } from "../streams/stream-guard.ts";
-import type { Command, CommandCaller, CommandResponse, InternalProtocol, ThreadProtocol } from "./mod.ts";
+import type { CommandCaller, CommandResponse, InternalProtocol, ProtocolCommand, ThreadProtocol } from "./mod.ts";
 
 /** The event stream of a thread. Its calls use the caller's filter at the time when it was opened. */
 export interface AuthorizedThreadStream {
   subscribe(filter: EventFilter): Reader<SerializedEvent>;
   readStored(filter: EventFilter): AsyncIterable<SerializedEvent>;
   count(filters: readonly EventFilter[]): Promise<EventCounts>;
-  command(command: Command): Promise<CommandResponse>;
+  command(command: ProtocolCommand): Promise<CommandResponse>;
   /** Resolves to the reason once the caller may no longer read the thread, else to null. */
   findRevocation(): Promise<ServiceError | null>;
   /** Calls `onLost` once when the caller loses access. Returns undefined if that cannot happen. */
@@ -26,7 +26,7 @@ export interface AuthorizedThreadStream {
 export interface AuthorizedProtocol {
   subscribe(thread_id: string, filter: EventFilter): Promise<Reader<SerializedEvent>>;
   /** Executes a command. `run` authorizes the runs that it creates; default: as `create` of the caller's runs. */
-  command(thread_id: string, command: Command, run?: CommandCaller["run"]): Promise<CommandResponse>;
+  command(thread_id: string, command: ProtocolCommand, run?: CommandCaller["run"]): Promise<CommandResponse>;
   open(thread_id: string, run: CommandCaller["run"]): Promise<AuthorizedThreadStream>;
 }
 

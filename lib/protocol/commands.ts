@@ -23,7 +23,7 @@ export type CommandErrorCode =
   | "not_supported";
 
 /** A command to a thread. */
-export interface Command {
+export interface ProtocolCommand {
   /** An id that the client chooses. The response has the same. */
   readonly id: number;
   /** `run.start`, `input.respond`, `agent.getTree` or `state.get`; on a WebSocket also `subscription.subscribe` and `….unsubscribe`. */
@@ -69,7 +69,7 @@ export class CommandError extends Error {
 export const invalidArgumentError = (message: string): CommandError => new CommandError("invalid_argument", message);
 
 /** Parses a command; null for any other value. */
-export function readCommand(value: unknown): Command | null {
+export function readCommand(value: unknown): ProtocolCommand | null {
   if (!isObject(value)) return null;
   const { id, method, params } = value;
   if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 0 || typeof method !== "string") return null;

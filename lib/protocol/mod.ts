@@ -13,22 +13,22 @@ import {
 import { createReader, type Reader } from "../streams/log.ts";
 import { decodeSerializedEvent } from "../streams/thread-event.ts";
 import {
-  type Command,
   type CommandCaller,
   CommandError,
   type CommandOptions,
   type CommandResponse,
   createCommands,
+  type ProtocolCommand,
   toErrorResponse,
 } from "./commands.ts";
 
 export type { EventFilter, ProtocolEvent } from "../streams/event-filter.ts";
 export type {
-  Command,
   CommandCaller,
   CommandErrorCode,
   CommandResponse,
   CommandResponseMeta,
+  ProtocolCommand,
 } from "./commands.ts";
 
 /** Commands to threads, and their events, with the same objects as over HTTP. */
@@ -58,7 +58,7 @@ export interface ThreadProtocol {
    * console.log(response.type); // success
    * ```
    */
-  command(thread_id: string, command: Command): Promise<CommandResponse>;
+  command(thread_id: string, command: ProtocolCommand): Promise<CommandResponse>;
 }
 
 /** The protocol for any scope, without authorization. */
@@ -70,7 +70,7 @@ export interface InternalProtocol {
   count(scope: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<EventCounts>;
   events(scope: Scope, thread_id: string, filter: EventFilter): Reader<ProtocolEvent>;
   /** Executes a command. `caller` authorizes it; default: everything in the scope. */
-  command(scope: Scope, thread_id: string, command: Command, caller?: CommandCaller): Promise<CommandResponse>;
+  command(scope: Scope, thread_id: string, command: ProtocolCommand, caller?: CommandCaller): Promise<CommandResponse>;
 }
 
 interface ProtocolOptions extends Omit<CommandOptions, "events"> {

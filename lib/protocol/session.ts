@@ -14,10 +14,10 @@ import {
 import type { Reader } from "../streams/log.ts";
 import type { AuthorizedThreadStream } from "./authorization.ts";
 import {
-  type Command,
   CommandError,
   type CommandResponse,
   invalidArgumentError,
+  type ProtocolCommand,
   readCommand,
   toErrorResponse,
 } from "./commands.ts";
@@ -166,7 +166,7 @@ function createCommandHandler(
   }
 
   /** Executes a command and sends its response, after a check of the caller's access. Closes the socket if that is revoked. */
-  async function execute({ id, method, params = {} }: Command): Promise<void> {
+  async function execute({ id, method, params = {} }: ProtocolCommand): Promise<void> {
     const revocation = await thread.findRevocation();
     if (revocation) connection.closeRevoked(revocation);
     else if (method === "subscription.subscribe") subscribe(id, params);

@@ -42,7 +42,8 @@ export interface RunWait {
   leave(): void;
 }
 
-interface RunList {
+/** The filter and page of the runs of a thread. */
+export interface RunList {
   readonly limit?: number;
   readonly offset?: number;
   readonly status?: RunStatus;
@@ -50,7 +51,8 @@ interface RunList {
   readonly after?: string;
 }
 
-interface RunJoin {
+/** The options of a join. */
+export interface RunJoin {
   /** Interrupts the run when the caller disconnects. */
   readonly cancel_on_disconnect?: boolean;
 }
@@ -60,7 +62,8 @@ interface ScopedJoin extends RunJoin {
   readonly mayCancel?: () => Promise<boolean>;
 }
 
-interface RunCancel {
+/** The options of a cancellation. */
+export interface RunCancel {
   /** Default `interrupt`: the run ends as `interrupted` and its steps are kept. `rollback`: the run and its steps are deleted. */
   readonly action?: StopAction;
   /** Resolve only after the run has ended and its executor has stopped. Default: as soon as the stop is stored. */

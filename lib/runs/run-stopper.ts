@@ -11,7 +11,8 @@ export interface StopOptions extends Pick<CreateOptions, "storage" | "scope" | "
   readonly onEndedUnstarted?: (run: StoppedRun) => void;
 }
 
-type ActiveStatus = "pending" | "running" | "all";
+/** The active runs that a cancellation names. */
+export type ActiveStatus = "pending" | "running" | "all";
 
 /** The active runs to stop: some of one thread, or those that have a status now. */
 export type CancelTarget =

@@ -4,14 +4,14 @@ import { formatIsoTime } from "../rfc3339.ts";
 import type { RunStatus, RunTimes, Scope, Storage } from "../storage/mod.ts";
 
 /** Percentiles, in milliseconds. */
-interface Percentiles {
+export interface Percentiles {
   readonly p50: number;
   readonly p95: number;
   readonly p99: number;
 }
 
 /** The counts of one minute. */
-interface RunMinute {
+export interface RunMinute {
   /** The start of the minute. */
   readonly minute: IsoTime;
   readonly created: number;
@@ -27,6 +27,7 @@ interface RunMinute {
   readonly duration_ms: Percentiles | null;
 }
 
+/** Counts, waits and durations of the runs of the last hour. */
 export interface RunStats {
   readonly since: IsoTime;
   readonly until: IsoTime;

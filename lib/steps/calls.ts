@@ -36,6 +36,7 @@ export interface RunSteps {
   readonly events: readonly { readonly name: string; readonly payload: Json; readonly used: boolean }[];
 }
 
+/** The durable calls of threads and runs, and the events that they wait for. */
 export interface DurableCalls {
   /**
    * Sends an event to the active call of a thread: the next `wait` with this name returns it. Throws `not_found` if

@@ -136,7 +136,8 @@ export interface DeliveryStorage {
   redeliver(scope: Scope, delivery_id: string, now: number): Promise<boolean>;
 }
 
-type PushKey = Pick<PushRow, "thread_id" | "task_id">;
+/** The thread and the task of a push configuration. */
+export type PushKey = Pick<PushRow, "thread_id" | "task_id">;
 
 /** The storage operations of push configurations. With a filter, they cover only configurations whose thread is permitted. */
 export interface PushStorage {

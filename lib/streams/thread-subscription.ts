@@ -170,6 +170,7 @@ const compareOrder = (a: ThreadRun, b: ThreadRun): number => (a.order ?? 0) - (b
  */
 export type ThreadStreamMode = "run_modes" | "lifecycle" | "state_update";
 
+/** The frames of a thread that a reader gets. */
 export interface ThreadStreamQuery {
   /** The modes. Default `run_modes`. */
   readonly modes?: readonly ThreadStreamMode[];

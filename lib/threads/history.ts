@@ -10,6 +10,7 @@ export interface CheckpointSelector {
   readonly checkpoint_ns?: string;
 }
 
+/** The filter and page of the states of a thread. */
 export interface HistoryQuery {
   /** Default 10. */
   readonly limit?: number;

@@ -22,9 +22,9 @@ import type { States } from "./states.ts";
 import type { ThreadSummaries, ThreadSummaryOptions } from "./summaries.ts";
 import {
   createThreadSearches,
-  type Extra,
   parseTtl,
   type Thread,
+  type ThreadExtra,
   type ThreadSearches,
   type TimeToLive,
   toThread,
@@ -40,10 +40,10 @@ export {
 } from "./state-changes.ts";
 export type { ThreadListQuery } from "./summaries.ts";
 export {
-  type Extra,
   MAX_EXTRACT_PATHS,
   MAX_TTL_MINUTES,
   type Thread,
+  type ThreadExtra,
   type ThreadFilter,
   type ThreadSearch,
   type ThreadTtlJson,
@@ -62,12 +62,13 @@ export interface ThreadCreate {
 }
 
 /** The stored size of a thread's checkpoints in bytes, including subgraphs and all versions of channels. */
-interface ThreadSizeReport extends ThreadSize {
+export interface ThreadSizeReport extends ThreadSize {
   readonly thread_id: string;
   /** The sum of the sections. */
   readonly total_bytes: number;
 }
 
+/** The changes of a thread. Absent members stay. */
 export interface ThreadPatch {
   readonly metadata?: JsonObject;
   readonly ttl?: number | TimeToLive;
@@ -78,7 +79,10 @@ export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
   /** Creates a thread. Throws `conflict` (id exists and `if_exists` is `raise`) or `invalid` (`supersteps` fail; no thread is created). */
   create(request?: ThreadCreate): Promise<Thread>;
   /** Returns a thread. With `state: false`, `values` is null, and `interrupts` are those of the last ended run. Throws `not_found`. */
-  get(thread_id: string, options?: { readonly include?: readonly Extra[]; readonly state?: boolean }): Promise<Thread>;
+  get(
+    thread_id: string,
+    options?: { readonly include?: readonly ThreadExtra[]; readonly state?: boolean },
+  ): Promise<Thread>;
   /** Merges metadata shallowly. Throws `not_found`. */
   update(thread_id: string, patch: ThreadPatch): Promise<Thread>;
   /** Deletes the thread with its runs and checkpoints; active runs are stopped. Throws `not_found`. */
@@ -142,7 +146,7 @@ export function createThreads(options: ThreadOptions): InternalThreads {
   const changes = createStateOperations({ storage, scope: deploymentScope, environment, states });
   const { requireThread, requireFreshThread, readCurrentState } = states;
 
-  async function readThread(row: ThreadRow, include?: readonly Extra[]): Promise<Thread> {
+  async function readThread(row: ThreadRow, include?: readonly ThreadExtra[]): Promise<Thread> {
     return toThreadWithState(row, await readCurrentState(row), include);
   }
 

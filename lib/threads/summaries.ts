@@ -63,6 +63,7 @@ export interface Inbox extends CursorPage<InboxThread> {
   readonly total: number;
 }
 
+/** Lists of threads with titles, and of threads that wait for an answer. */
 export interface ThreadSummaries {
   /**
    * Returns threads with their titles, last changed first. Default limit: 50, at most 100. With `text`, a call reads 200 threads. Throws

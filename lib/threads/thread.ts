@@ -39,6 +39,7 @@ export interface TimeToLive {
   readonly strategy?: PruneStrategy;
 }
 
+/** The time to live of a thread in its JSON form. */
 export interface ThreadTtlJson {
   readonly strategy: PruneStrategy;
   readonly ttl_minutes: number;
@@ -65,13 +66,13 @@ const toTtlJson = (ttl: ThreadRow["ttl"]): ThreadTtlJson | null =>
   };
 
 /** Parts of a thread that are returned only when `include` names them. */
-export type Extra = "ttl";
+export type ThreadExtra = "ttl";
 
 /**
  * Converts a thread with the values of its newest state. The interrupts are those of the state while a run is active, else those
  * of the row. The values are null without a state.
  */
-export function toThreadWithState(row: ThreadRow, state: ThreadState | null, include?: readonly Extra[]): Thread {
+export function toThreadWithState(row: ThreadRow, state: ThreadState | null, include?: readonly ThreadExtra[]): Thread {
   const tasks = state?.tasks.filter((task) => task.interrupts.length > 0) ?? [];
   const pending = Object.fromEntries(tasks.map((task) => [task.id, task.interrupts as unknown as Json]));
   const interrupts = row.running === null ? row.interrupts : pending;
@@ -79,7 +80,7 @@ export function toThreadWithState(row: ThreadRow, state: ThreadState | null, inc
 }
 
 /** Converts a thread without its state. `interrupts` are those of the last ended run. */
-export function toThread(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
+export function toThread(row: ThreadRow, include: readonly ThreadExtra[] = []): Omit<Thread, "values"> {
   return {
     thread_id: row.thread_id,
     created_at: formatIsoTime(row.created_at),
@@ -94,6 +95,7 @@ export function toThread(row: ThreadRow, include: readonly Extra[] = []): Omit<T
   };
 }
 
+/** The filter of a search or count of threads. */
 export interface ThreadFilter {
   readonly metadata?: JsonObject;
   /** Containment on the state's values. */
@@ -101,6 +103,7 @@ export interface ThreadFilter {
   readonly status?: ThreadStatus;
 }
 
+/** The filter, order, page and fields of a search of threads. */
 export interface ThreadSearch extends ThreadFilter {
   readonly ids?: readonly string[];
   readonly limit?: number;
@@ -111,7 +114,7 @@ export interface ThreadSearch extends ThreadFilter {
   readonly select?: readonly string[];
   /** Alias → path, at most ten, such as `{last: "values.messages[-1].content"}`. The values are in `extracted`. */
   readonly extract?: Readonly<Record<string, string>>;
-  readonly include?: readonly Extra[];
+  readonly include?: readonly ThreadExtra[];
 }
 
 /** The number of rows per query of a filter on values. */
@@ -185,7 +188,7 @@ export function createThreadSearches(storage: Storage, states: States): Internal
     const extract = query.extract ? compileExtract(query.extract) : null;
     const isSelected = (name: string): boolean => !select || select.includes(name);
     const isReturned = (name: string): boolean =>
-      isSelected(name) || name === "extracted" || include.includes(name as Extra);
+      isSelected(name) || name === "extracted" || include.includes(name as ThreadExtra);
     // The row has the interrupts of the last ended run. Those of an active run are in its state.
     const needsState = ({ running }: ThreadRow): boolean =>
       isSelected("values") ||

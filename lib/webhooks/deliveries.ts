@@ -24,6 +24,7 @@ export interface DeliverySummary {
   readonly next_attempt_at: IsoTime | null;
 }
 
+/** A delivery with its attempts. */
 export interface DeliveryDetail extends DeliverySummary {
   readonly attempt_list: readonly {
     readonly number: number;

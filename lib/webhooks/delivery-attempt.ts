@@ -7,6 +7,7 @@ import { formatIsoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";
 import { MAX_RESPONSE_BYTES, SendError } from "./http-client.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
+import type { WebhookPayload } from "./payload.ts";
 import { checkAddresses, checkUrl, findLiteralAddress } from "./policy.ts";
 
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -228,6 +229,9 @@ async function resolveHost({ resolve }: WebhookTransport, host: string): Promise
   }
 }
 
+/** The payload, to which the final state is appended as text. */
+type PayloadWithoutValues = Omit<WebhookPayload, "values">;
+
 /** A larger payload is sent without the final state. */
 const MAX_PAYLOAD_BYTES = 5 * 1024 * 1024;
 
@@ -237,7 +241,7 @@ const MAX_PAYLOAD_BYTES = 5 * 1024 * 1024;
  */
 export function buildPayload(row: DeliveryRow): string {
   const { run } = row;
-  const body: JsonObject = {
+  const body: PayloadWithoutValues = {
     run_id: run.run_id,
     thread_id: run.thread_id,
     assistant_id: run.assistant_id,
@@ -247,12 +251,13 @@ export function buildPayload(row: DeliveryRow): string {
     updated_at: formatIsoTime(run.ended_at),
     run_started_at: formatIsoTime(run.started_at),
     run_ended_at: formatIsoTime(run.ended_at),
-    webhook_sent_at: formatIsoTime(row.sent_at),
+    // The first attempt has set it.
+    webhook_sent_at: formatIsoTime(row.sent_at) as string,
     metadata: run.metadata,
     multitask_strategy: run.multitask_strategy,
     attempt: run.attempt,
     kwargs: toReceiverKwargs(run),
-    error: run.status === "error" || run.status === "timeout" ? run.error : null,
+    error: run.status === "error" || run.status === "timeout" ? (run.error as WebhookPayload["error"]) : null,
     ...(run.cancel_reason === undefined ? {} : { cancel_reason: run.cancel_reason }),
   };
   if (run.stateless) return JSON.stringify(body);
@@ -272,7 +277,7 @@ function toReceiverKwargs({ kwargs, metadata }: DeliveryRow["run"]): JsonObject 
 const encoder = new TextEncoder();
 
 /** Appends the final state as text: it is JSON already, and can be large. */
-const appendValues = (body: JsonObject, values: string): string =>
+const appendValues = (body: PayloadWithoutValues, values: string): string =>
   `${JSON.stringify(body).slice(0, -1)},"values":${values}}`;
 
 /** Returns true if the text has at most `bytes` bytes in UTF-8. Encodes it only if its length does not decide. */

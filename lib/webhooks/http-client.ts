@@ -1,6 +1,7 @@
 /** Sends HTTP requests by `node:http`, only to addresses that were checked. */
 import type { Environment } from "../environment.ts";
 
+/** A request to the receiver of a webhook. */
 export interface OutboundRequest {
   /** Absolute, http or https. Its host is sent as `Host` and checked against the certificate. */
   readonly url: string;
@@ -12,6 +13,7 @@ export interface OutboundRequest {
   readonly connect_timeout_ms: number;
 }
 
+/** The response of a receiver. */
 export interface OutboundResponse {
   readonly status: number;
   readonly retry_after: string | null;
@@ -25,7 +27,7 @@ export interface OutboundResponse {
  * Sends the request to one of the addresses, without further lookups, proxies or redirects. Resolves with any status. Rejects with a
  * `SendError` when there is no response or the signal aborts.
  */
-export type Send = (
+export type SendRequest = (
   request: OutboundRequest,
   addresses: readonly string[],
   signal: AbortSignal,

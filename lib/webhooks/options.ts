@@ -22,15 +22,15 @@ import {
   type WebhookPolicy,
   type WebhookUrlOptions,
 } from "./policy.ts";
-import type { Resolve, Send } from "./system-transport.ts";
+import type { ResolveHost, SendRequest } from "./system-transport.ts";
 
 /** Handles a request to the host application in this process. */
 export type Loopback = (request: Request) => Response | Promise<Response>;
 
 /** Resolves host names and sends requests. */
 export interface WebhookTransport {
-  readonly resolve: Resolve;
-  readonly send: Send;
+  readonly resolve: ResolveHost;
+  readonly send: SendRequest;
 }
 
 /** Settings of run-completion webhooks. With an unknown option, the service does not start. */

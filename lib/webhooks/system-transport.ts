@@ -1,11 +1,11 @@
 /** Resolves names and sends requests with the modules of the runtime. */
 import { type Environment, systemEnvironment } from "../environment.ts";
-import type { Http, Send } from "./http-client.ts";
+import type { Http, SendRequest } from "./http-client.ts";
 
-export type { OutboundRequest, OutboundResponse, Send } from "./http-client.ts";
+export type { OutboundRequest, OutboundResponse, SendRequest } from "./http-client.ts";
 
 /** Returns all addresses of a name, IPv4 and IPv6. Rejects, or returns none, when the name cannot be resolved. */
-export type Resolve = (host: string) => Promise<readonly string[]>;
+export type ResolveHost = (host: string) => Promise<readonly string[]>;
 
 // The core is compiled without runtime types, so this declares the part of the module that is used here.
 interface Dns {
@@ -21,7 +21,7 @@ const importBuiltin = <Module>(name: string): Promise<Module> =>
 /** Returns the transport by `node:http`, or null on runtimes without it. */
 export async function createSystemTransport(
   environment: Pick<Environment, "timer"> = systemEnvironment(),
-): Promise<{ readonly resolve: Resolve; readonly send: Send } | null> {
+): Promise<{ readonly resolve: ResolveHost; readonly send: SendRequest } | null> {
   try {
     const [http, https, dns] = await Promise.all([
       importBuiltin<Http>("node:http"),

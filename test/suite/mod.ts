@@ -2,6 +2,8 @@
  * Test helpers for agents, drivers and storage adapters.
  * @module
  */
+
+export type * from "../../adapters/app.ts";
 export {
   type TestAccounts,
   type TestClock,
@@ -15,4 +17,5 @@ export {
   testService,
 } from "./kit.ts";
 export { type SuiteApi, storageSuite } from "./storage.ts";
+export type { NewTrace } from "./traces.ts";
 export { type CatcherOptions, type CaughtWebhook, catchWebhooks, type WebhookCatcher } from "./webhook-catcher.ts";

@@ -1,7 +1,7 @@
 /** Defines the routes of feedback links. Every client with a link may submit feedback. Creating links needs a key. */
 import * as v from "valibot";
 import { InputError, ServiceError } from "../../errors.ts";
-import type { Submission, TokenRequest } from "../../feedback/mod.ts";
+import type { FeedbackSubmission, TokenRequest } from "../../feedback/mod.ts";
 import { isObject, type Json } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { IdempotencyKey, Page } from "../../storage/mod.ts";
@@ -32,7 +32,7 @@ const MAX_PUBLIC_BYTES: number = 256 * 1024;
 /**
  * Reads the feedback in a query, where score and value may be numbers, booleans or text. Throws an InputError with all findings.
  */
-function readTextSubmission(params: URLSearchParams): Submission {
+function readTextSubmission(params: URLSearchParams): FeedbackSubmission {
   const input = validateWith((report) => {
     const readText = (name: string): string => readSingleParam(params, name, report) ?? "";
     const value = parseTextValue(readText("value"));
@@ -48,7 +48,6 @@ function readTextSubmission(params: URLSearchParams): Submission {
 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
-/** Returns a number or a boolean if the text is one, null for an empty text, else the text. */
 function parseTextValue(text: string): string | number | boolean | null {
   if (text === "") return null;
   if (NUMBER.test(text)) return Number(text);
@@ -68,7 +67,7 @@ function parseJsonText(text: string, report: ReportFinding): Json {
 }
 
 /** Returns the submission. Throws an InputError if it has neither score, value, comment nor correction. */
-function requireContent(input: Submission): Submission {
+function requireContent(input: FeedbackSubmission): FeedbackSubmission {
   const { score, value, comment, correction, from } = input;
   return validateWith((report) => {
     if ([score, value, comment, correction].every((part) => part === null || part === "")) {
@@ -85,7 +84,7 @@ function requireContent(input: Submission): Submission {
 async function readSubmissionKey(
   headers: Headers,
   token_id: string,
-  { from: _from, ...content }: Submission,
+  { from: _from, ...content }: FeedbackSubmission,
 ): Promise<IdempotencyKey | undefined> {
   const bytes = new TextEncoder().encode(JSON.stringify(sortKeys(content as unknown as Json)));
   try {
@@ -165,7 +164,6 @@ function readExpiry(
   return now + lifetime_ms;
 }
 
-/** Reads the run and the page of a list of tokens. Throws `invalid` that names all wrong parameters. */
 function readTokenQuery(params: URLSearchParams): { readonly run_id: string } & Page {
   return validateWith((report) => ({
     run_id: readRequiredId(readSingleParam(params, "run_id", report), ["query", "run_id"], report),

@@ -1,7 +1,7 @@
 /** Defines the schemas of feedback requests, and converts their bodies for the service. */
 import * as v from "valibot";
 import { findKeyProblem } from "../../feedback/links.ts";
-import type { FeedbackCreate, Submission } from "../../feedback/mod.ts";
+import type { FeedbackCreate, FeedbackSubmission } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { FeedbackConfig, FeedbackPatch } from "../../storage/mod.ts";
@@ -92,10 +92,10 @@ const source: Nullish<SourceInput | null> = v.nullish(
   null,
 );
 
-type Content = Pick<Submission, "score" | "value" | "comment" | "correction">;
+type Content = Pick<FeedbackSubmission, "score" | "value" | "comment" | "correction">;
 
 /** The body of a submission to a link. */
-export const submission: FieldSchema<Content & Pick<Submission, "metadata">> = withDescription(
+export const submission: FieldSchema<Content & Pick<FeedbackSubmission, "metadata">> = withDescription(
   v.object({ ...contentFields, metadata: anyObject }),
   "Score, value, comment or correction must be given",
 );
@@ -144,8 +144,7 @@ const toSource = (
   ...(input?.metadata === undefined ? {} : { source_metadata: input.metadata }),
 });
 
-/** Parses a submission in a JSON body. Throws `invalid`, also for what is no object. */
-export const readSubmission = (bytes: Uint8Array): Submission => ({
+export const readSubmission = (bytes: Uint8Array): FeedbackSubmission => ({
   ...parseWithSchema(submission, readObjectBody(bytes), ["body"]),
   from: "body",
 });
@@ -240,7 +239,6 @@ export const feedbackLink: FieldSchema<LinkInput> = withDescription(
   "Without `expires_in` and `expires_at` it expires after 3 hours; 365 days at most",
 ) as FieldSchema<LinkInput>;
 
-/** Returns the config without null members; null without one. */
 export function toFeedbackConfig(input: ConfigInput | null | undefined): FeedbackConfig | null {
   if (!input) return null;
   const { type, min, max, categories } = input;

@@ -2,7 +2,7 @@
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import type { AuthorizedThreadStream } from "../../protocol/authorization.ts";
-import type { Command, CommandCaller, EventFilter } from "../../protocol/mod.ts";
+import type { CommandCaller, EventFilter, ProtocolCommand } from "../../protocol/mod.ts";
 import { createSocketSession } from "../../protocol/session.ts";
 import { anyObject, type FieldSchema, integer, listSchema, text, validateFields } from "../parse.ts";
 import { errorResponse, jsonResponse } from "../respond.ts";
@@ -18,7 +18,7 @@ const MAX_NAMESPACE_SEGMENTS = 100;
 const nonNegativeInteger = integer(0, Number.MAX_SAFE_INTEGER);
 
 /** POST /threads/{thread_id}/commands */
-export const threadCommand: FieldSchema<Command> = v.object({
+export const threadCommand: FieldSchema<ProtocolCommand> = v.object({
   id: nonNegativeInteger,
   method: text,
   params: v.optional(anyObject),
@@ -160,7 +160,6 @@ function openSocket(context: RequestContext, thread_id: string, thread: Authoriz
   });
   handler.streamingBodies.openCount++;
   let isOpen = true;
-  /** Ends the session of the socket and no longer counts it as an open stream. Counts once, however often it is called. */
   const close = (): void => {
     if (isOpen) handler.streamingBodies.openCount--;
     isOpen = false;

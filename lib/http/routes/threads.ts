@@ -4,7 +4,6 @@ import { isObject, type JsonObject } from "../../json.ts";
 import type { PruneStrategy, ThreadSort } from "../../storage/mod.ts";
 import {
   type CheckpointSelector,
-  type Extra,
   type HistoryQuery,
   MAX_EXTRACT_PATHS,
   MAX_SUPERSTEPS,
@@ -13,6 +12,7 @@ import {
   type Superstep,
   type Thread,
   type ThreadCreate,
+  type ThreadExtra,
   type ThreadFilter,
   type ThreadPatch,
   type ThreadSearch,
@@ -102,7 +102,9 @@ export const threadPatch: parse.FieldSchema<ThreadPatch> = v.object({
   ttl: timeToLive,
 });
 
-const include = v.optional(parse.listSchema(parse.oneOf(["ttl"] satisfies Extra[]) as v.GenericSchema<Extra>));
+const include = v.optional(
+  parse.listSchema(parse.oneOf(["ttl"] satisfies ThreadExtra[]) as v.GenericSchema<ThreadExtra>),
+);
 
 /** GET /threads/{thread_id}, and the query of a search */
 const threadQuery = v.object({ include });

@@ -6,7 +6,7 @@ import { type AddressInfo, createServer as createTcpServer, type Server, type So
 import { join, relative } from "node:path";
 import { describe, it } from "node:test";
 import { pathToFileURL } from "node:url";
-import { type OutboundRequest, type Send, SendError } from "../../../lib/webhooks/http-client.ts";
+import { type OutboundRequest, SendError, type SendRequest } from "../../../lib/webhooks/http-client.ts";
 import { createSystemTransport } from "../../../lib/webhooks/system-transport.ts";
 import { root, start, temporaryFolder } from "../../support/programs.ts";
 
@@ -63,7 +63,7 @@ function aRequest(port: number, requestFields: Partial<OutboundRequest> = {}): O
   };
 }
 
-async function readErrorCode(response: ReturnType<Send>): Promise<string> {
+async function readErrorCode(response: ReturnType<SendRequest>): Promise<string> {
   const error = await response.then(
     () => assert.fail("it was answered"),
     (cause: unknown) => cause,

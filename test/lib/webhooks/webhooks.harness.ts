@@ -14,7 +14,7 @@ import type { DeliveryRow, Storage } from "../../../lib/storage/mod.ts";
 import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../../lib/webhooks/options.ts";
 import { createUrlPolicy } from "../../../lib/webhooks/policy.ts";
 import { createWebhookSender, type WebhookSender, type Webhooks } from "../../../lib/webhooks/sender.ts";
-import type { OutboundRequest, OutboundResponse, Resolve } from "../../../lib/webhooks/system-transport.ts";
+import type { OutboundRequest, OutboundResponse, ResolveHost } from "../../../lib/webhooks/system-transport.ts";
 import { anAssistant, findDelivery, finish, here, stateless } from "../../suite/storage/material.ts";
 import { until } from "../../support/until.ts";
 
@@ -57,7 +57,7 @@ export interface World extends AsyncDisposable {
 
 export interface WorldOptions {
   readonly random?: () => number;
-  readonly resolve?: Resolve;
+  readonly resolve?: ResolveHost;
   readonly loopback?: Loopback;
   readonly transport?: null;
 }

@@ -11,6 +11,7 @@ import { type AguiEvent, AguiMapper, type AguiOptions } from "./events.ts";
 import { parseAguiRequest } from "./requests.ts";
 import { AGUI_RUN_OPTIONS, type AguiResources, type AguiSettings, isLast, startRun } from "./run.ts";
 
+export type * from "../../../types.ts";
 export type { AguiEvent, AguiOptions } from "./events.ts";
 export type { AguiResources, AguiSettings } from "./run.ts";
 

@@ -12,10 +12,18 @@ import { buildTurns } from "./messages.ts";
 import { parseChatRequest, readRunMembers } from "./requests.ts";
 import type { ChatResources } from "./turn.ts";
 
+export type * from "../../../types.ts";
 export type { ChatSettings } from "./chat.ts";
-export type { AiVersion, PendingInterrupt, UIMessageChunk } from "./chunks.ts";
+export type { AiVersion, AnsweredInterrupt, PendingInterrupt, UIMessageChunk } from "./chunks.ts";
 export { type AnswerPoint, type MessageOptions, toUIMessages, type UIMessage } from "./messages.ts";
-export { type ModelMessage, toModelMessages } from "./model-messages.ts";
+export {
+  type FilePart,
+  type ModelMessage,
+  type TextPart,
+  type ToolCallPart,
+  type ToolResultPart,
+  toModelMessages,
+} from "./model-messages.ts";
 export type { ChatResources } from "./turn.ts";
 
 /** The members of a run whose frames `toUIMessageStream` reads. */

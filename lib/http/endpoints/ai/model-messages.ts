@@ -3,22 +3,26 @@ import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { toContentText } from "../states.ts";
 import { toFileChunk } from "./chunk-parts.ts";
 
-interface TextPart {
+/** A text of a message. */
+export interface TextPart {
   type: "text";
   text: string;
 }
-interface FilePart {
+/** A file of a user message. */
+export interface FilePart {
   type: "file";
   data: string;
   mediaType: string;
 }
-interface ToolCallPart {
+/** A tool call of an assistant message. */
+export interface ToolCallPart {
   type: "tool-call";
   toolCallId: string;
   toolName: string;
   input: unknown;
 }
-interface ToolResultPart {
+/** The result of a tool call. */
+export interface ToolResultPart {
   type: "tool-result";
   toolCallId: string;
   toolName: string;
@@ -77,7 +81,6 @@ function toToolCallParts(tool_calls: Json | undefined): ToolCallPart[] {
   );
 }
 
-/** Returns one message with the text and the tool calls; none if both are empty. */
 function createAssistantMessages(text: string, calls: ToolCallPart[]): ModelMessage[] {
   if (calls.length > 0)
     return [{ role: "assistant", content: text === "" ? calls : [{ type: "text", text }, ...calls] }];
@@ -95,9 +98,6 @@ function toToolMessages(
   return [{ role: "tool", content: [{ type: "tool-result", toolCallId: tool_call_id, toolName, output }] }];
 }
 
-/**
- * Returns the content as text if all of its blocks are text, else as parts. Blocks that are neither text nor a file are dropped.
- */
 function toUserContent(content: Json): string | (TextPart | FilePart)[] {
   const blocks = Array.isArray(content) ? content.filter(isObject) : [];
   if (blocks.every(({ type }) => type === "text")) return toContentText(content);
