@@ -56,6 +56,7 @@ function findResumeUrl(input: string | URL | Request, { method = "GET", body }: 
   }
 }
 
+/** Returns a copy of the headers with the last event id and without the content type. */
 function withLastEventId(init: HeadersInit | undefined, lastEventId: string): Headers {
   const headers = new Headers(init);
   headers.delete("content-type");
@@ -63,6 +64,7 @@ function withLastEventId(init: HeadersInit | undefined, lastEventId: string): He
   return headers;
 }
 
+/** Resolves after `ms`. Rejects with the reason of the signal when it aborts meanwhile. */
 const delay = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
   new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, ms);
@@ -90,6 +92,10 @@ function createResumedBody(
     return done || !value ? null : decoder.decode(value, { stream: true });
   }
 
+  /**
+   * Opens the next body after a break, which continues behind the last event. Tries for a while, with delays. Rejects with a
+   * TypeError at the end, and at once for a status below 500, and with the reason of the signal.
+   */
   async function resume(): Promise<void> {
     unfinished = "";
     for (let retries = 0; retries < MAX_RETRIES; retries++) {
@@ -107,6 +113,7 @@ function createResumedBody(
   }
 
   return new ReadableStream<Uint8Array>({
+    /** Enqueues the next complete events. A body that breaks or ends early is continued by another one. Closes after `[DONE]`. */
     async pull(controller) {
       for (;;) {
         const text = await readText();

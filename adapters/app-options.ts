@@ -36,6 +36,7 @@ const FUNCTION_SCHEMA = strictSection({
 });
 const GRAPH_SCHEMA = strictSection({ ...AGENT_SETTINGS, graph: anything });
 
+/** Returns what is wrong with the option `database`, as texts; empty if nothing is. Does not open it. */
 export function findDatabaseProblems(database: unknown): string[] {
   const options: unknown = typeof database === "string" ? { url: database } : database;
   if (typeof options !== "object" || options === null) {

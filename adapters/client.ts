@@ -93,6 +93,7 @@ const REFUSALS: readonly unknown[] = [400, 403, 404, 422];
 
 const getStatus = (error: unknown): unknown => (isObject(error) ? error["status"] : undefined);
 
+/** Returns null for an error with status 404. Throws any other one. */
 function nullIfNotFound(error: unknown): null {
   if (getStatus(error) === 404) return null;
   throw error;
@@ -117,6 +118,7 @@ const toReceivedState = ({ values, next, tasks }: SdkState): ReceivedState => ({
   interrupts: tasks.flatMap(({ interrupts }) => interrupts),
 });
 
+/** Creates the transport of runs over the LangGraph SDK. Waits end when the signal aborts. Reads of a missing run return null. */
 function createSdkTransport({ runs, threads }: SdkClient): RunTransport {
   const create: RunTransport["create"] = async (threadOrNull, request, signal) => {
     const created = runs.create(threadOrNull, request.assistant_id, toPayload(request, signal));

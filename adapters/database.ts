@@ -62,6 +62,7 @@ export async function openDatabase(options: DatabaseOptions, names: DatabaseName
   }
 }
 
+/** Opens the driver that the URL names. Its package is loaded here, so this rejects if it is not installed. */
 async function openDriver(options: DatabaseOptions, name: string): Promise<SqlDriver> {
   const { url, auth_token, direct_url, writer } = options;
   if (isLibsql(url)) {

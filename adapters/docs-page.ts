@@ -40,7 +40,13 @@ interface Operation {
   readonly description?: string;
   readonly parameters?: readonly Parameter[];
   readonly requestBody?: { readonly required?: boolean; readonly content: Contents };
-  readonly responses: Readonly<Record<string, { readonly description: string; readonly content?: Contents }>>;
+  readonly responses: Readonly<Record<string, ResponseObject>>;
+}
+
+interface ResponseObject {
+  readonly $ref?: string;
+  readonly description: string;
+  readonly content?: Contents;
 }
 
 interface Parameter {
@@ -61,8 +67,18 @@ const toOperationId = ({ method, path }: Operation): string =>
 
 function renderPage({ info, servers, paths, components }: OpenApi, nonce: string): string {
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ ...(operation as Operation), method, path })),
+    Object.entries(methods).map(([method, operation]) =>
+      resolveResponses({ ...(operation as Operation), method, path }),
+    ),
   );
+  /** Returns the operation with its responses in place of references to them. */
+  function resolveResponses(operation: Operation): Operation {
+    const responses = Object.entries(operation.responses).map(([status, response]) => {
+      const name = response.$ref?.split("/").at(-1);
+      return [status, (name === undefined ? response : components.responses?.[name]) as ResponseObject] as const;
+    });
+    return { ...operation, responses: Object.fromEntries(responses) };
+  }
   const tags = [...new Set(operations.map(getTag))];
   const base = servers[0]?.url.replace(/\/$/, "") ?? "";
   const sections = tags.map((tag) => {
@@ -127,7 +143,7 @@ function renderOperation(operation: Operation, base: string): string {
 
 /** Renders the responses of an operation: successes expanded, errors collapsed. */
 function renderResponses(responses: Operation["responses"]): string {
-  const renderResponse = ([status, { description, content }]: [string, Operation["responses"][string]]): string =>
+  const renderResponse = ([status, { description, content }]: [string, ResponseObject]): string =>
     `<li><b>${escapeHtml(status)}</b> ${renderProse(description)}${content ? `: ${renderContents(content)}` : ""}</li>`;
   const entries = Object.entries(responses);
   const successes = entries.filter(([status]) => status < "400").map(renderResponse);

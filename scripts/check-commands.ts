@@ -35,6 +35,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "node scripts/release.ts ": "test/repo/release.node.test.ts",
   "docker ": "test/e2e/docker.node.test.ts",
   "cp ../greenroom/greenroom-": "scripts/project-image.ts",
+  "npx openapi-typescript@": "scripts/check-openapi.ts",
 };
 
 /** The time limit for the commands of a block, in seconds. Each starts npx, and the tests of a CI run take most of the machine. */

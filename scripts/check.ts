@@ -38,6 +38,8 @@ const treeChecks: readonly Check[] = [
   ["names and comments", "node scripts/check-language.ts"],
   ["statements and guards of each storage operation", "node scripts/storage-operations.ts"],
   ["list of errors in the docs", "node scripts/errors.ts --check"],
+  ["OpenAPI document", "node scripts/openapi/mod.ts --check"],
+  ["OpenAPI document with the tools of others", "node scripts/check-openapi.ts"],
   ["links of README and docs", "node scripts/check-links.ts"],
 ];
 const buildSteps: readonly Check[] = [
@@ -65,6 +67,7 @@ const PRINTED_CHECKS: ReadonlySet<string> = new Set([
   "figures of the tree, retired names and phrases",
   "names and comments",
   "size of the studio page",
+  "OpenAPI document with the tools of others",
 ]);
 
 let passed = 0;

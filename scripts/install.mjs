@@ -1,5 +1,6 @@
 // Installs the packages that a script needs and that are missing, at the versions of package-lock.json.
 //   node scripts/install.mjs           everything: tests, checks and the demo
+//   node scripts/install.mjs checks    the tools that check the OpenAPI document, too, for `npm run check`
 //   node scripts/install.mjs all       the lowest versions of LangGraph and CopilotKit, too, for `npm run test:all`
 //   node scripts/install.mjs testing   what `npm test` needs, about two thirds of it, with the lowest versions of LangGraph
 //   node scripts/install.mjs serving   what `npm start` needs, about a seventh of it
@@ -176,6 +177,7 @@ async function installEverything() {
 const BESIDE = {
   lowest: "the lowest versions of LangGraph that are tested (about 70 MB)",
   copilotkit: "CopilotKit (about 760 MB)",
+  openapi: "the tools that check the OpenAPI document (about 65 MB)",
 };
 
 async function installBeside(name) {
@@ -207,9 +209,9 @@ async function installAtLeast(part) {
 }
 
 const [part] = process.argv.slice(2);
-if (part === undefined || part === "all") await installEverything();
+if (part === undefined || part === "all" || part === "checks") await installEverything();
 else await installAtLeast(part);
-const beside = { all: Object.keys(BESIDE), testing: ["lowest"] }[part] ?? [];
+const beside = { all: Object.keys(BESIDE), testing: ["lowest"], checks: ["openapi"] }[part] ?? [];
 for (const name of beside) await installBeside(name);
 
 // The page is no part of the sources, and everything that serves or type-checks needs it: half a second.

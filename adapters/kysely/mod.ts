@@ -64,6 +64,7 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
   /** On SQLite, Kysely's own transactions begin deferred: of two that read first, one cannot write. */
   const BEGIN_SQL = dialect === "sqlite" ? "begin immediate" : "begin isolation level read committed";
 
+  /** Runs the statements on one connection in a transaction and returns their rows. Rolls back and throws if one fails. */
   const runTransaction = (statements: readonly SqlStatement[]): Promise<SqlRow[][]> =>
     db.connection().execute(async (connection) => {
       if (dialect === "sqlite") await checkForeignKeys(connection);
@@ -80,6 +81,7 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
       }
     });
 
+  /** Runs the statements in a transaction. A locked SQLite database is tried again for a while; then it throws. */
   const batch = async (statements: readonly SqlStatement[]): Promise<SqlRow[][]> => {
     let waited_ms = 0;
     for (let tries = 0; ; tries += 1) {
@@ -131,6 +133,7 @@ export function bunKysely(path: string): Kysely<Tables> {
 function createBunDriver(path: string): Driver {
   let driver: Driver;
   return {
+    /** Opens the file for reading; it must exist. Loads the packages, and rejects without them. */
     async init() {
       const [{ Database }, { BunSqliteDialect }] = await Promise.all([
         import("bun:sqlite"),

@@ -91,6 +91,7 @@ function omitWaitsOfPayload(payload: unknown): unknown {
   return visible.length > 0 ? { ...(payload as object), [INTERRUPT]: visible } : null;
 }
 
+/** Returns true for a stop without an interrupt, which has an empty list of interrupts. */
 function isBreakpoint(payload: unknown): boolean {
   const { [INTERRUPT]: interrupts } = (payload ?? {}) as { [INTERRUPT]?: unknown };
   return Array.isArray(interrupts) && interrupts.length === 0;

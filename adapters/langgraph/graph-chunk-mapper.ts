@@ -121,6 +121,7 @@ export class GraphChunkMapper {
     return this.#protocol?.fail(error, state) ?? [];
   }
 
+  /** Keeps the state of the root graph as the last one, or notes that the graph was interrupted. */
   #noteState(chunk: Chunk): void {
     if (isRootState(chunk)) [this.#rootState, this.#rootJson] = [chunk.payload, undefined];
     else if (chunk.mode === "values" && isInterruptChunk(chunk)) this.isInterrupted = true;

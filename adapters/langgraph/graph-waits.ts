@@ -90,6 +90,7 @@ export class GraphWaits {
     return this.#journalPromise;
   }
 
+  /** Opens the journal, of a new call if none is open. Throws if the call has continued without this run. */
   async #requireJournal(): Promise<ActiveJournal> {
     const journal = await this.#openJournal(null);
     if (!journal) throw new Error("The call of the run is gone");

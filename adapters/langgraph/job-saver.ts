@@ -95,6 +95,10 @@ export class JobSaver extends Saver {
     return { ...tuple, pendingWrites: pendingWrites };
   }
 
+  /**
+   * Stores a checkpoint; one of the root graph becomes the head, before it is stored. Does not reject: a failure stops the graph,
+   * and the given config is returned.
+   */
   override async put(
     config: GraphConfig,
     checkpoint: Checkpoint,

@@ -36,11 +36,13 @@ export class ModelUsageCollector {
   readonly #innerNodeRuns = new Set<string>();
   #events: UsageEvent[] = [];
 
+  /** Called by LangChain: notes the requested model of the call. */
   handleChatModelStart(...[, , run_id, , , , metadata]: ChatModelStart): void {
     const ls_model_name = metadata?.ls_model_name;
     if (typeof ls_model_name === "string") this.#modelByRun.set(run_id, ls_model_name);
   }
 
+  /** Called by LangChain: counts the messages of a model call, and forgets the call. */
   handleLLMEnd({ generations = [] }: ModelOutput, run_id: string): void {
     const model = this.#modelByRun.get(run_id);
     this.#modelByRun.delete(run_id);

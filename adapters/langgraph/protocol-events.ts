@@ -175,6 +175,7 @@ export class ProtocolEvents {
       : [this.#createValuesEvent(namespace, () => this.#serializeChunk(chunk) ?? null)];
   }
 
+  /** Returns the event of a checkpoint. Notes its id for the state that follows it. */
   #createCheckpointEvent(namespace: Namespace, note: CheckpointNote): ProtocolEvent {
     this.#checkpoints?.set(namespace.join("|"), note.id);
     if (namespace.length === 0) this.#emptyRootState = note.id;

@@ -273,6 +273,7 @@ export class Saver {
     );
   }
 
+  /** Throws for a thread that the saver cannot reach. */
   protected requireHandle(thread_id: string): CheckpointHandle {
     const handle = this.#threads.get(thread_id);
     if (!handle) throw new Error(`This run may not write checkpoints of thread ${thread_id}`);

@@ -151,6 +151,7 @@ export class Serde {
     return fields;
   }
 
+  /** Returns the message; its plain fields if its class is unknown. */
   #reviveMessage(json: JsonObject, isChunk: boolean): unknown {
     const fields = this.#reviveFields(json);
     const { type, ...members } = fields;

@@ -92,6 +92,7 @@ function toWireTask(task: SnapshotTask, serialize: (value: unknown) => Json): Ta
   };
 }
 
+/** Returns the message of an error, or its JSON if it has none; null for none. */
 function formatError(error: unknown): string | null {
   if (error === undefined || error === null) return null;
   const { message } = error as { message?: unknown };

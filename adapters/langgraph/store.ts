@@ -52,6 +52,7 @@ export class JobStore {
     this.#handle = handle;
   }
 
+  /** Returns null if there is no such item. */
   async get(namespace: readonly string[], key: string): Promise<Item | null> {
     const item = await this.#handle.get(namespace, key);
     return item && toItem(item);

@@ -51,6 +51,7 @@ function trackNode(node: Node, commandEdge: Runnable | undefined): Node {
   return withDirectCalls(Object.create(node, members) as Node);
 }
 
+/** Returns a runnable that the tracker of the config runs; without a tracker it runs by itself. */
 function trackRunnable(runnable: Runnable): Runnable {
   const invoke = (input: unknown, options?: unknown): Promise<unknown> =>
     findTracker(options)?.run(runnable, input, options as NodeConfig) ?? runnable.invoke(input, options);

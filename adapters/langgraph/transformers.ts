@@ -62,6 +62,7 @@ export class Transformers {
     return this.#drain();
   }
 
+  /** Tells all transformers the error and ends their channels with it. */
   fail(error: unknown): void {
     for (const transformer of this.#transformers) transformer.fail?.(error);
     for (const channel of this.#channels) channel._fail(error);
@@ -106,6 +107,7 @@ export class Transformers {
     else if (method === "custom") this.#createdEvents.push({ type: "event", method, namespace, data });
   }
 
+  /** Removes and returns the events that transformers have created. */
   #drain(): ProtocolEvent[] {
     const createdEvents = this.#createdEvents;
     this.#createdEvents = [];

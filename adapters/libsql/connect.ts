@@ -58,6 +58,10 @@ export interface LibsqlAddress extends Required<Pick<LibsqlOptions, "sync_interv
   readonly setting: string;
 }
 
+/**
+ * Checks the options and returns the address: of a server, a local file, or a file that replicates a server. Throws ConfigError
+ * for invalid options.
+ */
 export function parseAddress({ url, authToken, syncUrl, ...options }: LibsqlOptions): LibsqlAddress {
   const file = url === ":memory:" || url.startsWith("file:") ? url : undefined;
   const setting = file === undefined ? "url" : "syncUrl";
@@ -118,6 +122,10 @@ export async function loadPackage(): Promise<LibsqlPackage> {
   }
 }
 
+/**
+ * Opens the clients for reading and writing, and creates the file. Closes all of them if one fails. Throws an Error that names
+ * the path and the remedy for a local file that cannot be used, and the error itself if it is locked.
+ */
 export async function openClients(address: LibsqlAddress): Promise<LibsqlClients> {
   const { createClient } = await loadPackage();
   const openedClients: Client[] = [];
@@ -143,6 +151,10 @@ export async function openClients(address: LibsqlAddress): Promise<LibsqlClients
 
 type Connect = (config: Config) => Client;
 
+/**
+ * Opens and configures the clients of a local file: one that only reads and one that writes. In memory both are the same. Throws
+ * if the file is damaged.
+ */
 async function openFile(connect: Connect, url: string): Promise<LibsqlClients> {
   // With a second connection, a pragma would apply to one of them only.
   const config = { url, concurrency: 1 };
@@ -183,6 +195,7 @@ export function toFilePath(url: string): string {
   return decodeURIComponent(url.replace(/^file:(?:\/\/(?:localhost)?(?=\/))?/, "").replace(/[?#].*$/s, ""));
 }
 
+/** Sets the pragmas of the connection. Throws if the file system does not allow WAL. */
 export async function configure(client: Client): Promise<void> {
   const mode = (await client.execute("pragma journal_mode = wal")).rows[0]?.[0];
   if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);

@@ -87,6 +87,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 
   const workerLock = createWorkerLock(clients);
 
+  /** Runs the work and keeps it in the set that `close` waits for. Throws once the driver is closed. */
   const trackCall = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (closing) throw new Error(`The database ${address.displayName} is closed.`);
     const call = work();
@@ -151,6 +152,10 @@ function toBatchError({ isLocal, file }: LibsqlAddress, error: unknown, statemen
   return explainDiskFull(toFilePath(file), error, bytes);
 }
 
+/**
+ * Moves the log into the file, where it is local, releases the worker lock, and closes the clients. Errors of the first are
+ * ignored.
+ */
 async function closeClients(
   { reading, writing }: LibsqlClients,
   isLocal: boolean,
@@ -169,6 +174,7 @@ function createWriter(
   retry: Retry,
   onAnswer: () => void,
 ): (statements: readonly BoundStatement[]) => Promise<SqlRow[][]> {
+  /** Runs the batch in a transaction. A local file that is locked also gets a new connection, and the error is thrown. */
   async function tryBatch(writing: Client, statements: readonly BoundStatement[], tries: number): Promise<ResultSet[]> {
     if (isLocal && tries > 0) await writing.executeMultiple("begin immediate; rollback");
     try {
@@ -240,6 +246,10 @@ function createReplica(
   let synced_at = Number.NEGATIVE_INFINITY;
   let syncing: Promise<void> | undefined;
 
+  /**
+   * Updates the replica from the server, which blocks the event loop, and notes when. First makes sure that the server can be
+   * reached.
+   */
   const syncReplica = async ({ reading, writing }: LibsqlClients): Promise<void> => {
     const [batches, time] = [written, now()];
     // sync() blocks the event loop, for three seconds if the server cannot be reached.
@@ -278,12 +288,17 @@ function createWorkerLock(clients: () => Promise<LibsqlClients>): {
   let lock: Transaction | undefined;
   let locking: Promise<unknown> = Promise.resolve();
 
+  /** Takes the worker lock; calls run one after another. Returns false if another process holds it. */
   const acquireLock = async (): Promise<boolean> => {
     const acquisition = locking.then(acquire, acquire);
     locking = acquisition;
     return await acquisition;
   };
 
+  /**
+   * Returns true if the lock is held now, also if it was before, and always in memory. Returns false if another process holds it;
+   * does not wait. Throws if the file of the lock cannot be used.
+   */
   const acquire = async (): Promise<boolean> => {
     const { reading, writing } = await clients();
     // In memory, one client reads and writes.
@@ -307,6 +322,7 @@ function createWorkerLock(clients: () => Promise<LibsqlClients>): {
 
   return {
     acquireLock,
+    /** Releases the lock and closes its connection. */
     async release() {
       await lock?.rollback();
       lockClient?.close();

@@ -110,6 +110,7 @@ function sendError(outgoing: ServerResponse, status: number, code: string, detai
   outgoing.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify({ detail, code }));
 }
 
+/** Returns true if the headers announce a body. Bodies of GET and HEAD are ignored. */
 function hasBody({ method, headers }: IncomingMessage): boolean {
   const { "content-length": length = "0", "transfer-encoding": encoding } = headers;
   return method !== "GET" && method !== "HEAD" && (length !== "0" || encoding !== undefined);

@@ -175,6 +175,7 @@ function serveOnBun(
  * arrived ends with an error, so that the connection closes. Throws if the port is taken.
  */
 function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: FetchHandler, address: ListenAddress): BoundServer {
+  /** Returns 500 for an error of the handler and logs it, unless it only closes the connection. */
   const onError = (error: unknown): Response => {
     if (!(error instanceof UnfinishedBodyError)) console.error(error);
     return new Response("Internal Server Error", { status: 500 });

@@ -67,11 +67,13 @@ export function toBunResponse(response: Response, body: StreamingBody, signal: A
   let hasClosed = false;
   let failure: { readonly reason: unknown } | undefined;
 
+  /** Resolves the answer with this content; only the first call counts. */
   function settle(content: Uint8Array<ArrayBuffer> | ReadableStream | null): void {
     signal.removeEventListener("abort", cancelBody);
     pendingResponse.resolve(new Response(content, response));
   }
 
+  /** Cancels the body and resolves the answer without one. */
   function cancelBody(): void {
     body.cancel();
     settle(null);

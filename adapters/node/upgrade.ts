@@ -31,6 +31,7 @@ const PING_INTERVAL_MS = 30_000;
 export async function toUpgradeListener(handler: FetchHandler): Promise<UpgradeListener> {
   const { WebSocketServer } = await import("ws");
   const servers = new Map<number, WebSocketServer>();
+  /** Returns the WebSocket server for a limit of the message size. Creates one per limit. */
   const getServer = (maxPayload: number): WebSocketServer => {
     const server = servers.get(maxPayload) ?? new WebSocketServer({ noServer: true, maxPayload });
     servers.set(maxPayload, server);
@@ -73,6 +74,9 @@ async function upgrade(
   // Without a listener a broken socket would end the process.
   socket.on("error", () => {});
   let isUpgraded = false;
+  /**
+   * Opens the socket, pings it from then on, and returns it; null if the handshake was invalid, which is then already answered.
+   */
   const upgradeWebSocket = ({ max_bytes }: { readonly max_bytes: number }): { readonly socket: object } | null => {
     let openedSocket: WebSocket | undefined;
     isUpgraded = true;

@@ -128,6 +128,7 @@ export function createUrlSource({ url, direct_url, size, prepare, timer }: UrlSo
         pool ??= openPool(url, size);
         const [openedPool, openQuery] = await pool;
         const client = await openedPool.connect();
+        /** Returns the query, with a name to prepare it under if the text was used before. */
         const toQuery = ({ text, values }: SessionStatement): PgQuery => {
           const name = preparing && values !== undefined ? names.findName(text) : undefined;
           return { text, values, rowMode: "array", ...(name === undefined ? {} : { name }) };
@@ -245,6 +246,7 @@ function createSession(
     lossError ??= error;
   };
   client.on?.("error", recordLoss);
+  /** Rejects after the limit. After the loss of the connection, rejects with the error of the loss. */
   const limitTime = async <Result>(work: Promise<Result>, limit_ms = STATEMENT_TIMEOUT_MS): Promise<Result> => {
     try {
       return await withTimeLimit(work, limit_ms, timer, "no answer");
@@ -287,6 +289,7 @@ export function withTimeLimit<Result>(
 function createSemaphore(size: number): () => Promise<() => void> {
   let freeSlots = size;
   const waiting: (() => void)[] = [];
+  /** Lets the first waiting caller in, or frees the slot. */
   const releaseSlot = (): void => {
     const next = waiting.shift();
     if (next) next();

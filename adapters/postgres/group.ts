@@ -107,6 +107,7 @@ export class StatementGroup implements Submittable {
     this.callback(error, []);
   }
 
+  /** Called by `pg` at the end of the group: calls back with the first error, or the results. */
   handleReadyForQuery(connection: PgConnection): void {
     for (const query of this.#queries) query.handleReadyForQuery(connection);
     this.callback(this.#firstError, this.#results);

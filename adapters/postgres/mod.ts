@@ -232,6 +232,7 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
   const write = createWriter(context);
   const writeShared = source.sendsAtOnce ? createSharedWriter(write) : write;
 
+  /** Runs the work and keeps it in the set that `close` waits for. Throws once the driver is closed. */
   const trackCall = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (closing) throw new Error(`The database ${address.displayName} is closed.`);
     const call = work();
@@ -291,6 +292,7 @@ function createSource(settings: PostgresOptions, timer: Timer): SessionSource {
   });
 }
 
+/** Returns a function that cancels the timer. */
 function startTimer(ms: number, fn: () => void): () => void {
   const id = setTimeout(fn, ms);
   return () => clearTimeout(id);

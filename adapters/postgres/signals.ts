@@ -60,6 +60,7 @@ class SignalConnection implements Signals {
     this.#scheduleSend();
   }
 
+  /** Adds a listener and starts to connect. Returns a function that removes the listener; the connection stays. */
   subscribe(listener: SignalListener): () => void {
     this.#listeners.add(listener);
     this.#connect();

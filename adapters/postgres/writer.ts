@@ -157,6 +157,7 @@ interface WaitingBatch {
 export function createSharedWriter(write: WriteBatch): WriteBatch {
   let waiting: WaitingBatch[] = [];
 
+  /** Starts to write all waiting batches, in as few transactions as the limits allow. Does not wait for them. */
   const flush = (): void => {
     const batches = waiting;
     waiting = [];
@@ -174,6 +175,10 @@ export function createSharedWriter(write: WriteBatch): WriteBatch {
     }
   };
 
+  /**
+   * Writes the batches in one transaction and answers each. If it fails, writes each of them alone, unless the effect is unknown:
+   * then all get the error. Never rejects.
+   */
   const writeInOneTransaction = async (batches: readonly WaitingBatch[]): Promise<void> => {
     const writeEach = (): void => {
       for (const { statements, lock_keys, answer } of batches) answer(write(statements, lock_keys));
@@ -243,6 +248,7 @@ export class CommitMarkers {
     this.#driver = driver;
   }
 
+  /** Takes a free slot, or a new one, and gives it a higher token than any before. */
   acquire(): CommitMarker {
     this.#lastToken += 2;
     const slot = this.#freeSlots.pop() ?? `${this.#driver}.${this.#slotCount++}`;

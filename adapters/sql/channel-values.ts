@@ -58,6 +58,7 @@ export class ChannelValueCache {
     }
   }
 
+  /** Removes a value from the cache. Does nothing if it is not there. */
   #drop(key: string): void {
     const existing = this.#values.get(key);
     if (existing) this.#size -= measureValue(existing);

@@ -34,6 +34,7 @@ class SqliteCompiler extends SqliteQueryCompiler {
     return argument.row === null || this.#stable === "rows";
   }
 
+  /** Appends the parameter, in a subquery if its plan must not depend on the value. */
   protected override appendValue(argument: unknown): void {
     if (this.#isStable(argument)) {
       this.append("(select ");
@@ -46,6 +47,7 @@ class SqliteCompiler extends SqliteQueryCompiler {
 }
 
 class PostgresCompiler extends PostgresQueryCompiler {
+  /** Writes the variant for Postgres, if the node has one. */
   protected override visitRaw(node: RawNode): void {
     const { postgres } = node as DialectNode;
     if (postgres) this.visitNode(postgres);
@@ -64,6 +66,7 @@ class PostgresCompiler extends PostgresQueryCompiler {
   }
 }
 
+/** Returns the type in which Postgres gets the argument. */
 function argumentType(argument: unknown): string {
   if (argument instanceof Parameter) return argument.type.postgres;
   if (typeof argument === "number") return Number.isInteger(argument) ? "bigint" : "double precision";

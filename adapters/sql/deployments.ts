@@ -87,6 +87,7 @@ export function createDeploymentStorage(driver: Database): DeploymentStorage {
 
 type RequestedPlacement = Omit<Placement, "name" | "shared"> & { readonly name: string | null };
 
+/** Returns the arguments of the statements, with the name `Default` for a missing workspace or project. */
 function toPlacement({ name, workspace, project, owner_user_id }: RequestedPlacement) {
   const shape: PlacementShape = { workspace: workspace !== undefined, project: project !== undefined };
   const args = {

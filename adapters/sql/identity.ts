@@ -37,6 +37,7 @@ import { createUserStorage } from "./users.ts";
 /** The interval between two updates of a key's last use. */
 const TOUCH_INTERVAL_MS = 60_000;
 
+/** Creates the storage operations on keys and memberships. */
 function createKeyStorage(driver: Database) {
   return {
     /**
@@ -100,6 +101,7 @@ function createKeyStorage(driver: Database) {
   } satisfies Partial<IdentityStore>;
 }
 
+/** Creates the storage operations on workspaces and projects. */
 function createUnitStorage(driver: Database) {
   return {
     /**

@@ -275,6 +275,7 @@ function toStored(stored: CoreTables["store_items"]): StoredItem {
 const isVisible = ({ value, namespace, key }: ItemRow, { filter }: Scope): boolean =>
   matchesFilter(filter, { ...value, namespace: [...namespace], key });
 
+/** Returns the columns of an item; it expires `ttl_ms` from now. Null columns without vectors or a time to live. */
 function toContent({ value, vectors, ttl_ms }: NewItem, now: number) {
   return {
     value: JSON.stringify(value),
@@ -316,6 +317,7 @@ class TopRanks {
     this.#count = count;
   }
 
+  /** Adds a rank. Drops all but the best `count` now and then, so that few are kept. */
   add(rank: Rank): void {
     this.#topRanks.push(rank);
     if (this.#topRanks.length >= 2 * this.#count + PAGE_ROWS) this.#topRanks = this.ranks();

@@ -157,6 +157,7 @@ function createDatabase(driver: SqlDriver, health: WriteHealth): Database {
     if (error instanceof DatabaseUnavailable) throw toStorageError(error);
     throw error;
   };
+  /** Throws the error as a service error. Notes a full disk or a damaged file, which fails the health of the storage. */
   const recordAndThrow = (error: unknown): never => {
     health.recordFailure(error, []);
     return throwServiceError(error);

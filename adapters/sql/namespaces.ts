@@ -90,6 +90,7 @@ export function createNamespaceLister(
   };
 }
 
+/** Returns true if the first and last labels match; `*` matches any label. */
 function matchesQuery(namespace: readonly string[], { prefix, suffix }: NamespaceQuery): boolean {
   const { length } = namespace;
   if (prefix.length > length || suffix.length > length) return false;

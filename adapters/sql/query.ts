@@ -257,6 +257,7 @@ export function rowsQuery<
       );
     return new CompiledTexts(buildRows, options);
   });
+  /** Returns the statements that handle all rows, each at most `MAX_ROWS`; none without rows. */
   const bind = (args: ArgumentsFor<Types>, rows: readonly ArgumentsFor<RowTypes>[]): Statement<RowOfQuery<Query>>[] => {
     const statements: Statement<RowOfQuery<Query>>[] = [];
     for (let start = 0; start < rows.length; start += MAX_ROWS) {
@@ -283,6 +284,7 @@ class CompiledTexts {
     this.#options = options;
   }
 
+  /** Compiles the query for a dialect, once. */
   compileFor(dialect: Dialect): ReturnType<typeof compileQuery> {
     this.#texts[dialect] ??= compileQuery(this.#build(), dialect, this.#options);
     return this.#texts[dialect];

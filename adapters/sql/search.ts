@@ -223,6 +223,7 @@ async function countMatches(driver: Database, { search, shape, args, entries, to
 const toRequiredMetadata = (condition: Filter[number]): JsonObject =>
   Object.fromEntries([[condition.key, "equals" in condition ? condition.equals : [...condition.contains]]]);
 
+/** Returns true if the metadata of the row fits the search and its filter. */
 const matches = ({ metadata = {}, filter }: MetadataSearch, row: { readonly metadata: string }): boolean => {
   const stored = JSON.parse(row.metadata) as JsonObject;
   return contains(stored, metadata) && matchesFilter(filter, stored);

@@ -36,6 +36,7 @@ export class WriteHealth {
     this.#bytes = Math.max(this.#bytes, Math.min(MAX_PROBE_BYTES, Math.max(MIN_PROBE_BYTES, bytes)));
   }
 
+  /** Forgets the failure; `probe` then writes a small row again. */
   clearFailure(): void {
     this.#failure = null;
     this.#bytes = 0;

@@ -63,6 +63,7 @@ function loadSqlite(): typeof import("bun:sqlite") {
   return sqlite;
 }
 
+/** Opens a connection. Prepares the file first, unless it is in memory. */
 function connect(path: string): SqliteConnection {
   if (path !== ":memory:") prepareFile(path);
   return openBun(loadSqlite(), createStatementCache, path);

@@ -266,6 +266,7 @@ export class FileWatch {
     }
   }
 
+  /** Notes that the files are gone, for later calls, and returns the error. */
   #recordMissing(): DatabaseUnavailable {
     this.#areMissing = true;
     return this.#recordLoss(missingFileError(this.#path));
@@ -280,6 +281,7 @@ export class FileWatch {
     return readFileId(`${this.#file}-wal`) === toFileId(fstatSync(this.#logDescriptor, { bigint: true }));
   }
 
+  /** Keeps the error for later calls and returns it. */
   #recordLoss(error: DatabaseUnavailable): DatabaseUnavailable {
     this.#lostError = error;
     return error;

@@ -57,6 +57,7 @@ export function nodeSqliteDriver(path: string, options?: SqliteOptions): SqlDriv
   });
 }
 
+/** Opens a connection. Prepares the file first, unless it is in memory. */
 function connect(path: string): SqliteConnection {
   if (path !== ":memory:") prepareFile(path);
   return openNode({ DatabaseSync }, createStatementCache, path);

@@ -106,6 +106,10 @@ export async function startThread<Package>(
   });
   const waiting: { resolve(value: GroupResult | null): void; reject(error: unknown): void }[] = [];
   let endError: Error | undefined;
+  /**
+   * Rejects all waiting calls with an error that says that their effect is unknown. Later calls reject with the error of the
+   * first end.
+   */
   const endThread = (cause?: unknown): void => {
     endError ??= new DatabaseUnavailable(`The thread that writes ${path} has ended. Restart the process.`, {
       cause,
@@ -119,6 +123,7 @@ export async function startThread<Package>(
     worker.ref();
     return new Promise((resolve, reject) => void waiting.push({ resolve, reject }));
   };
+  /** Sends a request to the thread and returns its answer. Keeps the process alive until then. Throws if the thread has ended. */
   const call = async (request: ThreadRequest): Promise<GroupResult | null> => {
     if (endError) throw endError;
     worker.postMessage(request);

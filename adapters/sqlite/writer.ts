@@ -256,6 +256,7 @@ class SqliteBatchWriter {
     else this.#connection.close();
   }
 
+  /** Schedules the next group, unless one is scheduled or no batch waits. */
   #schedule(): void {
     if (this.#scheduled || this.#queue.length === 0) return;
     this.#scheduled = true;

@@ -96,6 +96,10 @@ export interface BodyBudget {
   readonly stalled_ms: number;
 }
 
+/**
+ * Creates the budgets of memory for the large bodies of all requests. `yieldAfterRead` waits for a tick once reads have taken too
+ * long together.
+ */
 export function createBodyBudget(
   environment: Pick<Environment, "timer" | "defer" | "now" | "monotonic" | "collectGarbage">,
   {

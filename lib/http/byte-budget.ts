@@ -169,6 +169,7 @@ class FairBudget implements ByteBudget {
     });
   }
 
+  /** Returns the usage of a caller. Adds an empty one for a new caller. */
   #getUsage(caller: string): CallerUsage {
     const usage = this.#callers.get(caller) ?? { usedBytes: 0, waiters: [] };
     this.#callers.set(caller, usage);

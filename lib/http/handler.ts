@@ -125,6 +125,7 @@ interface HandlerParts extends Pick<HandlerState, "base" | "messageParser"> {
   readonly cors: CorsPolicy;
 }
 
+/** Creates what all requests of a handler share: budgets, limits of sockets, and functions that depend on the options. */
 function createHandlerState(
   environment: Environment,
   http: HttpOptions,
@@ -330,6 +331,7 @@ const stripPrefix = (base: string, pathname: string): string | null =>
 
 const routeNotFoundError = (): ServiceError => new ServiceError("route_not_found", "There is nothing at this path");
 
+/** Returns the routes of the studio; none without one. With an app of the host, `/` is not one of them. */
 const createStudioRoutes = ({ studio, app }: HandlerOptions, base: string): Route[] =>
   !studio
     ? []

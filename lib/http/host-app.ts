@@ -62,6 +62,7 @@ function withNotFoundStatus(app: Hono): (request: Request) => AppResponse {
   const copy = copyApp(app);
   if (!copy) return (request) => app.fetch(request);
   const { router } = app;
+  /** Returns the response of the app for a missing path, with status 404 if the app gave it 200. */
   async function handleMissing(context: Context): Promise<Response> {
     const response = await context.notFound();
     if (response.status !== 200) return response;
@@ -71,6 +72,7 @@ function withNotFoundStatus(app: Hono): (request: Request) => AppResponse {
   copy.router = {
     name: "greenroom",
     add: () => {},
+    /** Adds the handler of missing paths after those that match. */
     match(method, path) {
       const [handlers, ...params] = router.match(method, path);
       return [[...handlers, [[handleMissing, route], {}]], ...params];

@@ -150,6 +150,7 @@ class ListText {
     return newReservation ? { text, reservation: newReservation } : { missingBytes: text.length };
   }
 
+  /** Sends the collected text and then the parts, and waits for a tick. The first call starts the response. */
   async #send(...parts: readonly string[]): Promise<void> {
     this.#body ??= this.#open();
     const text = this.#text;

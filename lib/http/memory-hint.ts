@@ -22,6 +22,7 @@ export function createMemoryHint(
   let uncollected = 0;
   let collectFrom = 0;
 
+  /** Collects garbage, if the runtime allows it, and sets the earliest time of the next collection by how long this one took. */
   function collect(): void {
     const from = now();
     collectGarbage?.();

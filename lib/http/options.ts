@@ -18,7 +18,14 @@ export interface OpenApi {
   readonly servers: readonly { readonly url: string }[];
   /** Operations by path and method. */
   readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
-  readonly components: { readonly schemas: Readonly<Record<string, unknown>> };
+  /** The sections of the document, in their order. */
+  readonly tags?: readonly { readonly name: string; readonly description?: string }[];
+  /** The parts that operations name. Errors with the same codes share a response, and each code has one example. */
+  readonly components: {
+    readonly schemas: Readonly<Record<string, unknown>>;
+    readonly responses?: Readonly<Record<string, unknown>>;
+    readonly examples?: Readonly<Record<string, unknown>>;
+  };
 }
 
 /** Responds to requests for a page and its assets. `path` is the path below the mount: `/`, `/studio` or `/studio/…`. */

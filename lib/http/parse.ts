@@ -26,6 +26,7 @@ export const noFields: FieldSchema<unknown> = v.object({});
 /** Called with the keys of a body that its schema does not define. `allowed` are the keys that it defines. */
 export type OnUnknownKeys = (keys: readonly string[], allowed: readonly string[]) => void;
 
+/** Reports the members of the body that the schema does not have, once, if there are any and somebody listens. */
 function reportUnknownKeys(body: JsonObject, { entries }: FieldSchema<unknown>, onUnknownKeys?: OnUnknownKeys): void {
   const unknown = onUnknownKeys ? Object.keys(body).filter((key) => !Object.hasOwn(entries, key)) : [];
   if (unknown.length > 0) onUnknownKeys?.(unknown, Object.keys(entries));
@@ -187,6 +188,7 @@ export function parseJsonList(input: string): unknown[] | undefined {
 
 const toNumber = (input: string): number | undefined => (/^-?\d+(\.\d+)?$/.test(input) ? Number(input) : undefined);
 
+/** Returns undefined for a text that is no boolean. */
 function toBoolean(input: string): boolean | undefined {
   if (/^(true|1|yes)$/i.test(input)) return true;
   if (/^(false|0|no)$/i.test(input)) return false;
@@ -290,6 +292,7 @@ function findOperator(value: Json): string | undefined {
   return Object.keys(value).find((key) => OPERATORS.has(key)) ?? findFirstOperator(Object.values(value));
 }
 
+/** Returns the first operator in the values, at any depth; undefined if there is none. */
 function findFirstOperator(values: readonly Json[]): string | undefined {
   for (const value of values) {
     const operator = findOperator(value);

@@ -40,6 +40,7 @@ class ClientLifetime implements RequestLifetime {
     return () => this.#listeners.delete(listener);
   }
 
+  /** Ends the lifetime and calls all listeners. Does nothing the second time. */
   end(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
@@ -156,6 +157,10 @@ export class RequestBodyBudget {
     return sharedReservations.join(text) ?? sharedReservations.add(text, await this.#reserve(byteBudget, size, true));
   }
 
+  /**
+   * Reserves memory for the caller; waits for it, for a limited time unless the body has started. Throws `server_busy` after
+   * that, or if the client leaves.
+   */
   #reserve(budget: ByteBudget, bytes: number, isStarted = false): Promise<ByteReservation> {
     const waitLimit = isStarted ? {} : { wait_ms: this.#budget.wait_ms };
     return budget.reserve(this.#getCallerName(), bytes, { lifetime: this.#lifetime, ...waitLimit });
@@ -243,11 +248,13 @@ export class RequestBodyBudget {
     return new Response(body.stream, { status, headers });
   }
 
+  /** Notes the size of the response, for the next request of the same name. */
   #recordSize(size: number): void {
     this.#isMeasured = true;
     if (this.#requestName !== null) this.#budget.responseSizes.set(this.#requestName, size);
   }
 
+  /** Releases the slot of the request. Does nothing if it has none. */
   #releaseSlot(): void {
     this.#slot?.release();
     this.#slot = null;

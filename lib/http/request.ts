@@ -176,6 +176,7 @@ function startDeadline(
   let cancel = (): void => {};
   const deadline = new Promise<never>((_resolve, reject) => {
     let waited_ms = 0;
+    /** Rejects when the time is over. Each byte that has arrived until then extends the time. */
     const wait = (ms: number): void => {
       cancel = environment.timer(ms, () => {
         waited_ms += ms;
@@ -202,6 +203,7 @@ class GrowingBytes {
     return this.#length;
   }
 
+  /** Copies the chunk to the end. At least doubles the memory when it is full. */
   add(chunk: Uint8Array): void {
     const length = this.#length + chunk.length;
     if (length > this.#bytes.length) {

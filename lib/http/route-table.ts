@@ -46,6 +46,7 @@ export function createRouteTable(
   const routers = new Map<string, { readonly router: Router; readonly routes: Route[] }>();
   const unloadedGroups = new Set(LAZY_ROUTES);
 
+  /** Adds routes to the router of their first segment. A hidden route still matches its path, for all methods. */
   function addRoutes(newRoutes: readonly Route[]): void {
     for (const route of newRoutes) {
       const segment = getFirstSegment(route.path);

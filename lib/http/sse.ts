@@ -60,6 +60,7 @@ class FrameSource implements BodySource {
     this.isEndless = isEndless;
   }
 
+  /** Waits for the next frames and keeps their texts. Returns false at the end of the stream. */
   async waitForText(): Promise<boolean> {
     const frames = await this.#frames.next();
     this.#ready = frames.map((frame) => shareFrameText(this.#bodies, frame)).reverse();

@@ -167,6 +167,7 @@ class ChunkedBody implements StreamingBody {
     this.#sendIfPulled();
   }
 
+  /** Ends the body without its end and releases what its source holds. */
   cancel(): void {
     this.#close();
     this.#source.release();
@@ -193,11 +194,13 @@ class ChunkedBody implements StreamingBody {
     });
   }
 
+  /** Returns how many heartbeats a client may leave unread before it counts as gone. */
   #maxMissedHeartbeats(): number {
     const stalled_ms = this.#source.stalled_ms?.();
     return stalled_ms === undefined ? MAX_MISSED_HEARTBEATS : Math.ceil(stalled_ms / HEARTBEAT_INTERVAL_MS);
   }
 
+  /** Queues a heartbeat, and sends it at once if the client reads. */
   #sendHeartbeat(): void {
     this.#chunker.requestHeartbeat();
     this.#sendIfPulled();

@@ -33,6 +33,7 @@ export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptio
   let isEnded = false;
   let resumeSending = (): void => {};
 
+  /** Ends the body once: wakes a sender that waits for the client, and calls `onEnd`. */
   function end(): void {
     if (isEnded) return;
     isEnded = true;
@@ -40,6 +41,7 @@ export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptio
     onEnd();
   }
 
+  /** Ends the body with an error. Does nothing if it has ended. */
   function fail(error: unknown): void {
     if (isEnded) return;
     end();

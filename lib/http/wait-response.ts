@@ -49,6 +49,7 @@ class ResultSource implements BodySource {
     this.#result = result;
   }
 
+  /** Returns the result as the only and last piece; nothing, and not the last, while the run is active. */
   takeText(): SourceText {
     const text = this.#text;
     return { pieces: text ? [text.json] : [], isLast: text !== undefined };
@@ -72,11 +73,13 @@ class ResultSource implements BodySource {
   /** Does nothing, because `#readText` logs its errors. */
   onError(): void {}
 
+  /** Ends the use of the budget and of the run. A client that left early may cancel the run so. */
   release(): void {
     this.#context.bodyBudget.endRequest();
     this.#releaseRun();
   }
 
+  /** Notes the end and releases the memory of the result. */
   onEnd(): void {
     this.#isEnded = true;
     this.#reservation?.release();

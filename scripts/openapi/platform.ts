@@ -1,11 +1,10 @@
 /** Schemas of the routes under `/api/v1`, and the requests that routes read by hand. */
 import { MAX_WORKSPACES_PER_PAGE } from "../../lib/http/routes/platform.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { errorCode, list, nullable, object, record, ref, string, time, uuid } from "./schemas.ts";
+import { list, nullable, object, record, ref, string, time, uuid } from "./schemas.ts";
 
 const number: JsonObject = { type: "number" };
 const boolean: JsonObject = { type: "boolean" };
-const integer: JsonObject = { type: "integer" };
 const count: JsonObject = { type: "integer", minimum: 0 };
 const enumeration = (...values: readonly string[]): JsonObject => ({ type: "string", enum: [...values] });
 const source = enumeration("api", "model", "app", "auto_eval");
@@ -22,18 +21,6 @@ const feedbackFields: JsonObject = { score, value, comment, correction };
 
 /** The schemas of the requests and responses. */
 export const platformSchemas: JsonObject = {
-  InputError: {
-    description: "All findings with their places, or one text",
-    ...record({
-      detail: {
-        anyOf: [
-          list(record({ loc: list({ anyOf: [string, integer] }), msg: string, type: string })),
-          { type: "string", description: "An error that does not belong to one field" },
-        ],
-      },
-      code: errorCode,
-    }),
-  },
   FeedbackToken: record({
     id: uuid,
     url: { type: "string", description: "Empty for keys without `feedback:create`" },
@@ -136,6 +123,8 @@ const report = [
 export interface HandRead {
   readonly query?: readonly JsonObject[];
   readonly body?: JsonObject;
+  /** True: the body is a message of JSON-RPC, whose errors are answers with status 200. */
+  readonly is_rpc?: boolean;
 }
 
 /** The schema of the event that a route reads by hand. */
@@ -144,6 +133,11 @@ const anyEvent: JsonObject = { description: "Any JSON but null, at most 256 KiB"
 export const HAND_READ: Readonly<Record<string, HandRead>> = {
   "post /threads/:thread_id/events/:name": { body: anyEvent },
   "post /greenroom/events/:address": { body: anyEvent },
+  "post /mcp": { body: { anyOf: [ref("RpcRequest"), list(ref("RpcRequest"))] }, is_rpc: true },
+  "post /a2a/:assistant_id": { body: ref("RpcRequest"), is_rpc: true },
+  "get /.well-known/agent-card.json": {
+    query: [{ ...query("assistant_id", string), description: "Needed where the server has several agents" }],
+  },
   "get /ai/:assistant_id/chat/:chat_id/stream": {
     query: [
       { ...query("ai_sdk", { type: "integer", enum: [5, 6, 7], default: 7 }), description: "The version of `ai`" },

@@ -25,7 +25,7 @@ import {
   threadPrune,
   threadSearch,
 } from "../../lib/http/routes/threads.ts";
-import { runCreate } from "../../lib/http/run-request.ts";
+import { command, runCreate } from "../../lib/http/run-request.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { cronAndStoreRequests } from "./crons-and-store.ts";
 
@@ -83,26 +83,33 @@ const overrideAction: Overrides["overrideAction"] = ({ valibotAction, jsonSchema
 type Converted = ReturnType<Overrides["overrideSchema"]>;
 
 function overrideSchema(
-  { valibotSchema: { type }, jsonSchema }: Parameters<Overrides["overrideSchema"]>[0],
+  { valibotSchema, jsonSchema }: Parameters<Overrides["overrideSchema"]>[0],
   location: "body" | "query",
 ): Converted {
+  const { type } = valibotSchema;
+  // Handlers take the member as it is: no schema lists it. `{}` and not a description, which generated types would narrow.
+  if ((valibotSchema as unknown) === command)
+    return { ...jsonSchema, properties: { ...jsonSchema.properties, resume: {} } };
   // JSON Schema cannot say that the last variant is for all other values.
   if (type === "variant") return { anyOf: jsonSchema.oneOf ?? [] };
-  const { default: defaultValue, ...present } = jsonSchema;
-  if (type === "nullish") {
-    const [inner] = jsonSchema.anyOf as [NonNullable<Converted>];
-    const alternatives = (inner.anyOf ?? []) as readonly { readonly type?: unknown }[];
-    // The optional field inside has null already.
-    if (Object.keys(inner).length === 0 || alternatives.some((alternative) => alternative.type === "null"))
-      return inner;
-    // Null is what an absent member is read as: that is not worth saying.
-    return defaultValue === null ? present : undefined;
-  }
+  if (type === "nullish") return toNullableSchema(jsonSchema);
   if (location === "query" || type !== "optional" || Object.keys(jsonSchema).length === 0) return undefined;
-  return {
-    anyOf: [...(present.anyOf ?? [present]), { type: "null" }],
-    ...(defaultValue === undefined ? {} : { default: defaultValue }),
-  };
+  const { default: defaultValue, ...present } = jsonSchema;
+  const withDefault = defaultValue === undefined ? {} : { default: defaultValue };
+  // A schema for any value takes null as it is.
+  if (Object.keys(present).length === 0) return withDefault;
+  return { anyOf: [...(present.anyOf ?? [present]), { type: "null" }], ...withDefault };
+}
+
+/** Returns the schema of a field that null clears, with null once. Undefined: the conversion is right as it is. */
+function toNullableSchema(jsonSchema: NonNullable<Converted>): Converted {
+  const { default: defaultValue, ...present } = jsonSchema;
+  const [inner] = jsonSchema.anyOf as [NonNullable<Converted>];
+  const alternatives = (inner.anyOf ?? []) as readonly { readonly type?: unknown }[];
+  // The optional field inside has null already.
+  if (Object.keys(inner).length === 0 || alternatives.some((alternative) => alternative.type === "null")) return inner;
+  // Null is what an absent member is read as: that is not worth saying.
+  return defaultValue === null ? present : undefined;
 }
 
 function withoutEmpty(key: string, value: unknown): unknown {

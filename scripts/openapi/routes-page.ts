@@ -14,7 +14,12 @@ curl -s http://127.0.0.1:2024/ok
 \`\`\`
 
 Paths are relative to the mount: with \`createHandler(service, { prefix: "/agents" })\`, \`/ok\` becomes \`/agents/ok\`.
-\`GET /openapi.json\` describes all routes with their request and response schemas.
+\`GET /openapi.json\` describes all routes with their schemas, an example of each request and response, and the codes of
+their errors. A test sends every example. Types of openapi-typescript compile; the ids of operations never change:
+
+\`\`\`sh elsewhere
+npx openapi-typescript@7 http://127.0.0.1:2024/openapi.json -o openapi.d.ts
+\`\`\`
 
 - Request bodies are JSON, whatever \`Content-Type\` says. \`HEAD\` works wherever \`GET\` does.
 - **Permission** is what an [API key](../guides/accounts.md#permissions) needs. Routes with "none" never require a key. The

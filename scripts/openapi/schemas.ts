@@ -1,4 +1,5 @@
 /** Schemas of the answers. */
+import { REASONS, STATUS } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 
 export const ref = (name: string): JsonObject => ({ $ref: `#/components/schemas/${name}` });
@@ -10,8 +11,12 @@ export const time: JsonObject = { type: "string", format: "date-time" };
 export const object: JsonObject = { type: "object" };
 export const any: JsonObject = {};
 export const count: JsonObject = { type: "integer", minimum: 0 };
-/** No enumeration: later releases add codes. */
-export const errorCode: JsonObject = { type: "string", description: "Stable, such as `thread_busy` or `invalid`" };
+/** The codes of errors. Later releases add some. */
+const errorCode: JsonObject = {
+  type: "string",
+  enum: [...Object.keys(STATUS), ...Object.keys(REASONS)].sort(),
+  description: "Stable. Later releases can add codes",
+};
 
 export function record(properties: JsonObject, optional: readonly string[] = []): JsonObject {
   return { type: "object", properties, required: Object.keys(properties).filter((key) => !optional.includes(key)) };
@@ -113,6 +118,7 @@ export const schemas: JsonObject = {
     checkpoint_id: string,
     checkpoint_map: nullable(object),
   }),
+  CheckpointAddress: record({ thread_id: uuid, checkpoint_ns: string, checkpoint_id: string }),
   Interrupt: record({ id: string, value: any }),
   DrawnGraph: record({
     nodes: list(record({ id: string, type: string, data: any, metadata: any }, ["type", "data", "metadata"])),
@@ -171,14 +177,48 @@ export const schemas: JsonObject = {
       }),
     ],
   },
+  Issue: record({
+    loc: {
+      ...list({ anyOf: [string, { type: "integer" }] }),
+      description: "Where: `body` or `query`, names and indexes",
+    },
+    msg: string,
+    type: { ...string, description: "A code such as `missing` or `value_error`" },
+  }),
   Error: record(
     {
-      detail: string,
+      detail: {
+        anyOf: [
+          { ...string, description: "What is wrong" },
+          { ...list(ref("Issue")), description: "422: all problems" },
+        ],
+      },
       code: errorCode,
+      message: { ...string, description: "The same text as `detail`, on routes whose clients read it" },
       run_id: { ...uuid, description: "Of `interrupt_already_answered`: the run that answers it" },
     },
-    ["run_id"],
+    ["message", "run_id"],
   ),
+  RpcRequest: record(
+    {
+      jsonrpc: { type: "string", const: "2.0" },
+      id: { anyOf: [string, { type: "number" }, { type: "null" }], description: "Absent in notifications" },
+      method: string,
+      params: object,
+    },
+    ["id", "params", "method"],
+  ),
+  RpcError: record({
+    jsonrpc: { type: "string", const: "2.0" },
+    id: { anyOf: [string, { type: "number" }, { type: "null" }] },
+    error: record({ code: { type: "integer" }, message: string }),
+  }),
+  Unhealthy: record({
+    ok: { type: "boolean", const: false },
+    detail: string,
+    services: record({ worker: record({ ok: { type: "boolean" } }), database: record({ ok: { type: "boolean" } }) }),
+  }),
+  NotReady: record({ ok: { type: "boolean", const: false }, detail: string }),
 };
 
 /** Answers that are no component of their own, by the name that the route table gives them. */
@@ -188,7 +228,7 @@ const INLINE: Readonly<Record<string, JsonObject>> = {
   object,
   SubgraphSchemas: { type: "object", additionalProperties: ref("GraphSchemas") },
   PrunedThreads: record({ pruned_count: count }),
-  UpdatedState: record({ checkpoint: ref("Checkpoint") }),
+  UpdatedState: record({ checkpoint: ref("CheckpointAddress"), configurable: ref("CheckpointAddress") }),
   OptionalStoreItem: nullable(ref("StoreItem")),
   StoreItems: record({ items: list(ref("StoreItem")) }),
   StoreNamespaces: record({ namespaces: list(list(string)) }),
@@ -240,11 +280,13 @@ export const ERRORS: Readonly<Record<number, string>> = {
   401: "No valid credential was sent",
   403: "The credential does not permit this request",
   404: "Not found",
-  406: "The client accepts no `text/event-stream`",
+  405: "The path does not take this method",
+  406: "The client does not accept what the route sends",
   408: "The body did not arrive in time (`http.body_timeout_ms`)",
   409: "Conflict: the id exists, the thread is busy, too many runs are pending, or an Idempotency-Key was used for something else or for a run that is gone",
   410: "The link has expired",
   413: "The body is larger than `http.max_body_bytes` or holds more values than `http.max_body_values`",
+  415: "The body is not declared as JSON",
   422: "A field is invalid; `detail` names it",
   426: "The request is no WebSocket handshake",
   429: "Too many submissions to one link",
@@ -254,6 +296,7 @@ export const ERRORS: Readonly<Record<number, string>> = {
 };
 
 export const HEADERS: Readonly<Record<string, JsonObject>> = {
+  ETag: { description: "The version of the card, for `If-None-Match`", schema: string },
   "Content-Location": { description: "The path of the run, relative to the mount", schema: string },
   Location: { description: "The path to continue reading from, relative to the mount", schema: string },
   "x-vercel-ai-ui-message-stream": { description: "`v1`: the chunks are those of the AI SDK", schema: string },

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Case, Fields } from "./case.ts";
-import { casesIn, casesOfText } from "./files.ts";
+import { casesIn, createTextCases } from "./files.ts";
 
 const FOLDER = fileURLToPath(new URL(".", import.meta.url));
 
@@ -17,31 +17,31 @@ type File = Record<string, unknown>;
 
 const read = (file: string): File => JSON.parse(readFileSync(`${FOLDER}/${file}`, "utf8")) as File;
 const entry = (file: File, group: string, holds: (entry: Entry) => boolean): Entry => {
-  const found = (file[group] as Entry[]).find(holds);
-  assert.ok(found, `${group} has such an entry`);
-  return structuredClone(found);
+  const match = (file[group] as Entry[]).find(holds);
+  assert.ok(match, `${group} has such an entry`);
+  return structuredClone(match);
 };
 
-/** What each case of the file says: null when it passes. */
+/** Returns the message of each case of the file; null when it passes. */
 async function outcomes(file: File): Promise<readonly (string | null)[]> {
-  const cases = casesOfText("test.json", JSON.stringify(file));
-  const said: (string | null)[] = [];
+  const cases = createTextCases("test.json", JSON.stringify(file));
+  const messages: (string | null)[] = [];
   for (const { run } of cases as readonly Case[]) {
-    said.push(
+    messages.push(
       await run().then(
         () => null,
         (error: unknown) => (error as Error).message,
       ),
     );
   }
-  return said;
+  return messages;
 }
 
 /** The file with one entry of one group alone. */
-const only = (file: File, group: string, one: unknown): File => ({
+const only = (file: File, group: string, singleEntry: unknown): File => ({
   ...Object.fromEntries(Object.entries(file).filter(([, value]) => !Array.isArray(value) && typeof value !== "object")),
   ...Object.fromEntries(Object.entries(file).filter(([name]) => name === "dataset" || name === "policies")),
-  [group]: [one],
+  [group]: [singleEntry],
 });
 
 /** An entry of a sample file that holds, and the same with one thing that does not. */
@@ -145,7 +145,7 @@ const BROKEN: readonly (readonly [
   ],
 ];
 
-describe("a case that does not hold", () => {
+describe("a case with a wrong expectation", () => {
   for (const [name, group, pick, broken] of BROKEN) {
     const file = read(name);
     const sound = entry(file, group, pick);
@@ -153,9 +153,9 @@ describe("a case that does not hold", () => {
     it(`fails: ${name} ${group} ${String(sound["id"] ?? "")} with ${JSON.stringify(change).slice(0, 80)}`, async () => {
       const [before, after] = [only(file, group, sound), only(file, group, { ...sound, ...change })];
       assert.deepEqual(await outcomes(before), [null]);
-      const said = await outcomes(after);
-      assert.equal(said.length, 1);
-      assert.notEqual(said[0], null);
+      const messages = await outcomes(after);
+      assert.equal(messages.length, 1);
+      assert.notEqual(messages[0], null);
     });
   }
 });
@@ -178,46 +178,49 @@ const STRANGE: readonly (readonly [file: string, group: string, change: (entry: 
   ["webhook-urls.json", "config_cases", () => ({ headers: {} }), /unknown field headers/],
 ];
 
-describe("what is not known", () => {
+describe("an unknown name in a case file", () => {
   for (const [name, group, change, expected] of STRANGE) {
-    it(`fails by its name: ${name} ${group} ${expected.source}`, async () => {
+    it(`fails with this name: ${name} ${group} ${expected.source}`, async () => {
       const file = read(name);
       const sound = entry(file, group, () => true);
-      const said = await outcomes({ ...only(file, group, sound), [group]: [sound, { ...sound, ...change(sound) }] });
-      assert.equal(said[0], null, "the other case runs");
-      assert.match(String(said[1]), expected);
+      const messages = await outcomes({
+        ...only(file, group, sound),
+        [group]: [sound, { ...sound, ...change(sound) }],
+      });
+      assert.equal(messages[0], null, "the other case runs");
+      assert.match(String(messages[1]), expected);
     });
   }
 
-  it("fails by its name: a group, a format, a field of the data set, a name in a trace", async () => {
+  it("fails with its name: a group, a format, a field of the data set, a name in a trace", async () => {
     const file = read("usage.json");
     const dataset = file["dataset"] as { readonly traces: readonly object[] };
-    const one = only(
+    const singleEntryFile = only(
       file,
       "stride_cases",
       entry(file, "stride_cases", () => true),
     );
     const strange = { ...dataset, teams: {}, traces: [...dataset.traces, { ...dataset.traces[0], user: "u9" }] };
-    const said = await outcomes({ ...one, format: 2, weather: [], dataset: strange });
-    assert.equal(said.filter((text) => text === null).length, 1, "the case that is known runs");
-    const all = said.join("\n");
+    const messages = await outcomes({ ...singleEntryFile, format: 2, weather: [], dataset: strange });
+    assert.equal(messages.filter((text) => text === null).length, 1, "the case that is known runs");
+    const all = messages.join("\n");
     for (const part of [/unknown format 2/, /unknown group weather/, /unknown field teams/, /unknown name "u9"/]) {
       assert.match(all, part);
     }
   });
 
-  it("fails: a file that is no JSON, no object, of no kind, or without a case", async () => {
-    const said = async (text: string): Promise<string> =>
-      (await casesOfText("test.json", text)[0]
+  it("fails if the file is no JSON, no object, of no kind, or without a case", async () => {
+    const readMessage = async (text: string): Promise<string> =>
+      (await createTextCases("test.json", text)[0]
         ?.run()
         .then(
           () => "passed",
           (error: unknown) => (error as Error).message,
         )) ?? "no case";
-    assert.match(await said("{"), /no JSON/);
-    assert.match(await said("[]"), /no object/);
-    assert.match(await said('{"format":1,"crons":[]}'), /no group is known: format, crons/);
-    assert.match(await said('{"format":1,"url_cases":[]}'), /no case/);
-    assert.match(await said('{"format":1,"url_cases":{}}'), /no list/);
+    assert.match(await readMessage("{"), /no JSON/);
+    assert.match(await readMessage("[]"), /no object/);
+    assert.match(await readMessage('{"format":1,"crons":[]}'), /no group is known: format, crons/);
+    assert.match(await readMessage('{"format":1,"url_cases":[]}'), /no case/);
+    assert.match(await readMessage('{"format":1,"url_cases":{}}'), /no list/);
   });
 });

@@ -20,7 +20,7 @@ export interface Sent {
 }
 
 export interface Outbox {
-  /** Where the service sends to, for its options. */
+  /** The transport and the loopback, for the options of the service. */
   readonly ways: Pick<WebhookOptions, "transport" | "loopback">;
   readonly all: readonly Sent[];
   /** Resolves when something was sent. */
@@ -67,8 +67,8 @@ export async function createRun(
 }
 
 /**
- * The first attempt to tell of a run: the run is created where the URL may be named, and executed and told by a service with the
- * options, as after a restart with another configuration.
+ * Returns the first delivery attempt of a run. A service that accepts the URL creates the run, and a service with `options` executes it, as
+ * after a restart with another configuration.
  */
 export async function deliver(
   url: string,
@@ -79,7 +79,7 @@ export async function deliver(
   const before = await startHost({
     storage: { ...storage, close: async () => {} },
     worker: { concurrency: 0 },
-    webhooks: { url: { allow_private_network: true, allowed_ports: portsOf(url) }, ...unused.ways },
+    webhooks: { url: { allow_private_network: true, allowed_ports: listPorts(url) }, ...unused.ways },
   });
   const { answer } = await createRun(before, url, "create");
   await before[Symbol.asyncDispose]();
@@ -87,22 +87,22 @@ export async function deliver(
   assert.deepEqual(unused.all, [], "nothing is sent before the run has ended");
   await using _after = await startHost({ ...options, storage });
   const scope = { deployment: "default" };
-  let found: { readonly row: DeliveryRow; readonly attempt: DeliveryAttempt } | null = null;
+  let firstAttempt: { readonly row: DeliveryRow; readonly attempt: DeliveryAttempt } | null = null;
   await until(
     async () => {
       const [row] = await storage.listDeliveries(scope, { limit: 1 });
       const [attempt] = row ? await storage.listAttempts(scope, row.delivery_id) : [];
       const [attempted = row] = await storage.listDeliveries(scope, { limit: 1 });
-      if (attempted && attempt) found = { row: attempted, attempt };
-      return found !== null;
+      if (attempted && attempt) firstAttempt = { row: attempted, attempt };
+      return firstAttempt !== null;
     },
     "a delivery was attempted",
     PATIENCE_MS,
   );
-  return found as unknown as { readonly row: DeliveryRow; readonly attempt: DeliveryAttempt };
+  return firstAttempt as unknown as { readonly row: DeliveryRow; readonly attempt: DeliveryAttempt };
 }
 
-function portsOf(url: string): readonly number[] {
+function listPorts(url: string): readonly number[] {
   const port = URL.canParse(url) ? new URL(url).port : "";
   return [80, 443, ...(port === "" ? [] : [Number(port)])];
 }

@@ -1,11 +1,31 @@
 /** Feedback cases: requests and sequences against tokens, each from no feedback. */
 import assert from "node:assert/strict";
 import { type TestClock, testClock } from "../suite/kit.ts";
-import { type Case, casesOf, type Fields, failing, fields, isFields, list, number, text, Unknown } from "./case.ts";
-import { type Answer, bodyOf, EXPECTED, expectAnswer, expectStatus, filled, type Kinds, kindsOf } from "./expect.ts";
+import {
+  type Case,
+  createCases,
+  createFailingCase,
+  type Fields,
+  fields,
+  isFields,
+  list,
+  number,
+  text,
+  UnsupportedCaseError,
+} from "./case.ts";
+import {
+  type Answer,
+  createKinds,
+  EXPECTED,
+  expectAnswer,
+  expectStatus,
+  fillPlaceholders,
+  type Kinds,
+  parseBody,
+} from "./expect.ts";
 import { type Accounts, BASE_URL, type Host, startHost } from "./host.ts";
 import { runListCase } from "./lists.ts";
-import { descriptionsIn, makeToken, namesIn, type Recipe, recipeOf, spanOf } from "./tokens.ts";
+import { descriptionsIn, makeToken, namesIn, parseDuration, type Recipe, readRecipe } from "./tokens.ts";
 
 /** Groups of a feedback file. */
 export const FEEDBACK_GROUPS = "format about now run_id cases sequences list_cases stored_example";
@@ -15,7 +35,7 @@ const WORKSPACES = [
   { id: "22222222-2222-4222-8222-222222222222", name: "Acme Test" },
   { id: "33333333-3333-4333-8333-333333333333", name: "Not Readable" },
 ] as const;
-/** Of the run: the first of the first workspace. */
+/** The project of the run: the first of the first workspace. */
 const PROJECT = "aaaaaaa1-0000-4000-8000-000000000001";
 const ACCOUNTS: Accounts = {
   workspaces: WORKSPACES,
@@ -24,7 +44,7 @@ const ACCOUNTS: Accounts = {
 const READABLE = [WORKSPACES[0].id, WORKSPACES[1].id];
 const HOUR = 3_600_000;
 
-/** What a file says to all its cases. */
+/** The settings of a file for all its cases. */
 export interface Setting {
   readonly now: number;
   readonly run_id: string;
@@ -44,14 +64,14 @@ export function feedbackCases(file: string, of: Fields): readonly Case[] {
   let setting: Setting;
   try {
     const now = Date.parse(text(of, "now"));
-    if (Number.isNaN(now)) throw new Unknown("the field now is no moment");
+    if (Number.isNaN(now)) throw new UnsupportedCaseError("the field now is no moment");
     const about = typeof of["about"] === "string" ? of["about"] : "";
     setting = { now, run_id: text(of, "run_id"), about: descriptionsIn(about) };
   } catch (error) {
-    return [failing(file, (error as Error).message)];
+    return [createFailingCase(file, (error as Error).message)];
   }
-  const group = (name: string, known: string, run: (entry: Fields) => Promise<void>): readonly Case[] =>
-    of[name] === undefined ? [] : casesOf(file, name, of[name], { known, run });
+  const group = (name: string, fieldNames: string, run: (entry: Fields) => Promise<void>): readonly Case[] =>
+    of[name] === undefined ? [] : createCases(file, name, of[name], { fieldNames, run });
   const example = of["stored_example"];
   return [
     ...group(
@@ -78,10 +98,10 @@ export async function openStage(setting: Setting, names: readonly string[]): Pro
   const { now, run_id, about } = setting;
   const recipes = [...new Set(names)].map((name): [string, Recipe] => [
     name,
-    name === "run" ? { kind: "unknown" } : recipeOf(name, about, now),
+    name === "run" ? { kind: "unknown" } : readRecipe(name, about, now),
   ]);
-  const early = recipes.flatMap(([, made]) =>
-    made.kind === "minted" && made.expires_at !== null ? made.expires_at : [],
+  const early = recipes.flatMap(([, recipe]) =>
+    recipe.kind === "minted" && recipe.expires_at !== null ? recipe.expires_at : [],
   );
   const clock = testClock(Math.min(now, ...early.map((moment) => moment - HOUR)));
   const host = await startHost({
@@ -99,9 +119,9 @@ export async function openStage(setting: Setting, names: readonly string[]): Pro
     await host.test.addTraces([{ trace_id: run_id, started_at: now - HOUR }]);
     const tokens = new Map<string, string>([["run", run_id]]);
     const make = async (past: boolean): Promise<void> => {
-      for (const [name, made] of recipes) {
-        const first = made.kind === "minted" && made.expires_at !== null;
-        if (name !== "run" && first === past) tokens.set(name, await makeToken(host, run_id, name, made));
+      for (const [name, recipe] of recipes) {
+        const first = recipe.kind === "minted" && recipe.expires_at !== null;
+        if (name !== "run" && first === past) tokens.set(name, await makeToken(host, run_id, name, recipe));
       }
     };
     await make(true);
@@ -112,7 +132,7 @@ export async function openStage(setting: Setting, names: readonly string[]): Pro
       clock,
       setting,
       tokens,
-      kinds: kindsOf(BASE_URL),
+      kinds: createKinds(BASE_URL),
       [Symbol.asyncDispose]: () => host[Symbol.asyncDispose](),
     };
   } catch (error) {
@@ -121,27 +141,27 @@ export async function openStage(setting: Setting, names: readonly string[]): Pro
   }
 }
 
-/** The path with ids for the names in braces. */
-const placed = (path: string, { tokens }: Stage): string =>
+/** Returns the path with ids in place of the names in braces. */
+const fillNames = (path: string, { tokens }: Stage): string =>
   path.replace(/\{(\w+)\}/g, (_, name: string) => tokens.get(name) as string);
 
-function headersOf(of: Fields): Readonly<Record<string, string>> {
+function readHeaders(of: Fields): Readonly<Record<string, string>> {
   if (of["headers"] === undefined) return {};
   const headers = fields(of, "headers");
   for (const [name, value] of Object.entries(headers)) {
-    if (typeof value !== "string") throw new Unknown(`the header ${name} is no text`);
+    if (typeof value !== "string") throw new UnsupportedCaseError(`the header ${name} is no text`);
   }
   return headers as Readonly<Record<string, string>>;
 }
 
-/** All records, newest first. */
-export async function recordsOf({ host }: Stage): Promise<readonly Fields[]> {
+/** Lists all records, newest first. */
+export async function listRecords({ host }: Stage): Promise<readonly Fields[]> {
   const records: Fields[] = [];
   for (;;) {
     const path = `/api/v1/feedback?limit=100&offset=${records.length}`;
     const answer = await host.ask("GET", path, { auth: "reader" });
     expectStatus(answer, 200);
-    const page = bodyOf(answer);
+    const page = parseBody(answer);
     assert.ok(Array.isArray(page), "a list of records is an array");
     records.push(...(page as Fields[]));
     if (page.length < 100) return records;
@@ -153,18 +173,18 @@ async function runRequest(setting: Setting, of: Fields): Promise<void> {
   await using stage = await openStage(setting, namesIn(path));
   const raw = of["raw_body"];
   if (raw !== undefined && (typeof raw !== "string" || of["body"] !== undefined)) {
-    throw new Unknown("raw_body is no text, or beside a body");
+    throw new UnsupportedCaseError("raw_body is no text, or beside a body");
   }
-  const answer = await stage.host.ask(text(of, "method"), placed(path, stage), {
+  const answer = await stage.host.ask(text(of, "method"), fillNames(path, stage), {
     auth: of["auth"],
-    headers: headersOf(of),
+    headers: readHeaders(of),
     ...(Object.hasOwn(of, "body") ? { body: of["body"] } : {}),
     ...(raw === undefined ? {} : { raw: raw as string }),
   });
   expectAnswer(answer, of, stage.kinds);
   const [stored, count] = [of["expect_stored"], of["expect_stored_count"]];
   if (stored === undefined && count === undefined) return;
-  const records = await recordsOf(stage);
+  const records = await listRecords(stage);
   if (count !== undefined) assert.equal(records.length, number(of, "expect_stored_count"), "records that are stored");
   if (stored === undefined) return;
   assert.ok(records.length > 0, "a record is stored");
@@ -178,41 +198,41 @@ function expectStored(record: Fields, expected: Fields, kinds: Kinds): void {
     if (Object.hasOwn(record, name)) return record[name];
     const inner = /^source_(.+)$/.exec(name)?.[1];
     if (inner !== undefined && Object.hasOwn(source, inner)) return source[inner];
-    throw new Unknown(`expect_stored: a record has no field ${name}`);
+    throw new UnsupportedCaseError(`expect_stored: a record has no field ${name}`);
   };
   const actual = Object.fromEntries(Object.keys(expected).map((name) => [name, member(name)]));
-  assert.deepEqual(actual, filled(expected, actual, kinds));
+  assert.deepEqual(actual, fillPlaceholders(expected, actual, kinds));
 }
 
 /** `[method, path, body, status]` or `["clock", moment]`. */
 type Step = readonly unknown[];
 
-function stepsOf(of: Fields, name: string): readonly Step[] {
+function readSteps(of: Fields, name: string): readonly Step[] {
   return list(of, name).map((step) => {
-    if (!Array.isArray(step)) throw new Unknown(`${name}: ${JSON.stringify(step)} is no list`);
+    if (!Array.isArray(step)) throw new UnsupportedCaseError(`${name}: ${JSON.stringify(step)} is no list`);
     return step;
   });
 }
 
 async function runSequence(setting: Setting, of: Fields): Promise<void> {
   const paths = [
-    ...(of["steps"] === undefined ? [] : stepsOf(of, "steps")).map(([, path]) => path),
+    ...(of["steps"] === undefined ? [] : readSteps(of, "steps")).map(([, path]) => path),
     ...(of["repeat"] === undefined ? [] : [list(of, "repeat")[1]]),
-    ...(of["list"] === undefined ? [] : stepsOf(of, "list")).map(([request]) => request),
+    ...(of["list"] === undefined ? [] : readSteps(of, "list")).map(([request]) => request),
   ];
   const names = paths.flatMap((path) => (typeof path === "string" ? namesIn(path) : []));
   // Steps may speak of a token's expiry without naming it in a path.
   await using stage = await openStage(setting, names.length > 0 ? names : ["plain"]);
-  const headers = headersOf(of);
+  const headers = readHeaders(of);
   const repeats = new Map<string, string>();
 
   async function send(method: unknown, path: unknown, body: unknown, status: unknown): Promise<void> {
     if (typeof method !== "string" || typeof path !== "string")
-      throw new Unknown("a step is [method, path, body, status]");
-    const at = placed(path, stage);
+      throw new UnsupportedCaseError("a step is [method, path, body, status]");
+    const at = fillNames(path, stage);
     const empty = body === undefined || (body === null && !["POST", "PUT", "PATCH"].includes(method));
-    const asked = { auth: authFor(of, at, status), headers, ...(empty ? {} : { body }) };
-    const answer = await stage.host.ask(method, at, asked);
+    const requestOptions = { auth: authFor(of, at, status), headers, ...(empty ? {} : { body }) };
+    const answer = await stage.host.ask(method, at, requestOptions);
     expectStatus(answer, status);
     expectSameAnswer(answer, `${method} ${at} ${JSON.stringify(body)}`);
   }
@@ -226,18 +246,18 @@ async function runSequence(setting: Setting, of: Fields): Promise<void> {
 
   const run: Readonly<Record<string, () => Promise<void>>> = {
     async steps() {
-      for (const step of stepsOf(of, "steps")) {
+      for (const step of readSteps(of, "steps")) {
         if (step[0] === "clock" && step.length === 2) {
-          await stage.clock.set(await momentOf(step[1], stage));
+          await stage.clock.set(await readMoment(step[1], stage));
           repeats.clear();
         } else if (step.length === 4) await send(step[0], step[1], step[2], step[3]);
-        else throw new Unknown(`unknown step ${JSON.stringify(step)}`);
+        else throw new UnsupportedCaseError(`unknown step ${JSON.stringify(step)}`);
       }
     },
     async repeat() {
-      const [method, path, body, times, ...more] = list(of, "repeat");
-      if (typeof path !== "string" || !Number.isInteger(times) || more.length > 0) {
-        throw new Unknown("repeat is [method, path, body, times]");
+      const [method, path, body, times, ...extraParts] = list(of, "repeat");
+      if (typeof path !== "string" || !Number.isInteger(times) || extraParts.length > 0) {
+        throw new UnsupportedCaseError("repeat is [method, path, body, times]");
       }
       // `…/{a} and {b}`: the same path with each of them in turn.
       const all = namesIn(path).map((name) => `${path.slice(0, path.indexOf("{"))}{${name}}`);
@@ -245,22 +265,22 @@ async function runSequence(setting: Setting, of: Fields): Promise<void> {
       for (let i = 0; i < (times as number); i++) await send(method, turns[i % turns.length], body, 200);
     },
     async then_list_scores_sorted() {
-      const scores = (await recordsOf(stage)).map(({ score }) => score);
+      const scores = (await listRecords(stage)).map(({ score }) => score);
       assert.deepEqual(inOrder(scores), inOrder(list(of, "then_list_scores_sorted")));
     },
     async then_list_keys_sorted() {
-      const keys = (await recordsOf(stage)).map(({ key }) => key);
+      const keys = (await listRecords(stage)).map(({ key }) => key);
       assert.deepEqual(inOrder(keys), inOrder(list(of, "then_list_keys_sorted")));
     },
     async list() {
-      for (const [request, count, ...more] of stepsOf(of, "list")) {
+      for (const [request, count, ...extraParts] of readSteps(of, "list")) {
         const [, method, path] = /^([A-Z]+) (\S+)$/.exec(String(request)) ?? [];
-        if (!method || !path || !Number.isInteger(count) || more.length > 0) {
-          throw new Unknown("list is of [request, number of records]");
+        if (!method || !path || !Number.isInteger(count) || extraParts.length > 0) {
+          throw new UnsupportedCaseError("list is of [request, number of records]");
         }
-        const answer = await stage.host.ask(method, placed(path, stage), { auth: of["auth"] ?? "reader" });
+        const answer = await stage.host.ask(method, fillNames(path, stage), { auth: of["auth"] ?? "reader" });
         expectStatus(answer, 200);
-        const page = bodyOf(answer);
+        const page = parseBody(answer);
         assert.ok(Array.isArray(page), `${path}: the answer is an array`);
         assert.equal(page.length, count, `${path}: records`);
       }
@@ -270,7 +290,7 @@ async function runSequence(setting: Setting, of: Fields): Promise<void> {
   for (const name of Object.keys(of)) if (Object.hasOwn(run, name)) await run[name]?.();
 }
 
-/** Who asks where a case says nothing of it: the keyed routes need the reader. */
+/** Returns the caller of a case. Default: the reader, whom the keyed routes require. */
 export function authFor(of: Fields, path: string, status: unknown): unknown {
   if (of["auth"] !== undefined) return of["auth"];
   return status === 401 || /^\/api\/v1\/feedback\/tokens\/./.test(path) ? "none" : "reader";
@@ -280,44 +300,44 @@ export function authFor(of: Fields, path: string, status: unknown): unknown {
 const inOrder = (values: readonly unknown[]): readonly unknown[] =>
   [...values].sort((a, b) => {
     if (typeof a === "number" && typeof b === "number") return a - b;
-    const [left, right] = [String(a), String(b)];
-    return left < right ? -1 : Number(left > right);
+    const [leftText, rightText] = [String(a), String(b)];
+    return leftText < rightText ? -1 : Number(leftText > rightText);
   });
 
-/** `expires_at - 1 ms`, `now + 24 h`, `+ 1 s` (from where the clock stands), or a moment as text. */
-async function momentOf(said: unknown, { host, clock, setting, tokens }: Stage): Promise<number> {
-  const moment = typeof said === "string" ? /^(expires_at|now)?\s*(?:([+-])\s*(.+))?$/.exec(said) : null;
-  if (!moment || said === "") {
-    const time = typeof said === "string" ? Date.parse(said) : Number.NaN;
-    if (Number.isNaN(time)) throw new Unknown(`unknown moment ${JSON.stringify(said)}`);
+/** Parses `expires_at - 1 ms`, `now + 24 h`, `+ 1 s` (from the time of the clock), or a time as text. */
+async function readMoment(expression: unknown, { host, clock, setting, tokens }: Stage): Promise<number> {
+  const moment = typeof expression === "string" ? /^(expires_at|now)?\s*(?:([+-])\s*(.+))?$/.exec(expression) : null;
+  if (!moment || expression === "") {
+    const time = typeof expression === "string" ? Date.parse(expression) : Number.NaN;
+    if (Number.isNaN(time)) throw new UnsupportedCaseError(`unknown moment ${JSON.stringify(expression)}`);
     return time;
   }
   const [, from, sign, amount] = moment;
-  const span = amount === undefined ? 0 : spanOf(amount) * (sign === "-" ? -1 : 1);
+  const span = amount === undefined ? 0 : parseDuration(amount) * (sign === "-" ? -1 : 1);
   if (from === "now") return setting.now + span;
   if (from === undefined) return clock.now() + span;
   const answer = await host.ask("GET", `/api/v1/feedback/tokens?run_id=${setting.run_id}`, { auth: "reader" });
   expectStatus(answer, 200);
-  const known = bodyOf(answer) as readonly { readonly id: string; readonly expires_at: string }[];
-  const token = known.find(({ id }) => [...tokens.values()].includes(id));
+  const listedTokens = parseBody(answer) as readonly { readonly id: string; readonly expires_at: string }[];
+  const token = listedTokens.find(({ id }) => [...tokens.values()].includes(id));
   assert.ok(token, "a token is listed");
   return Date.parse(token.expires_at) + span;
 }
 
 /** The record that the example's content makes has the example's form. */
 async function runExample(setting: Setting, example: unknown): Promise<void> {
-  if (!isFields(example)) throw new Unknown("stored_example is no object");
+  if (!isFields(example)) throw new UnsupportedCaseError("stored_example is no object");
   await using stage = await openStage(setting, ["plain"]);
   const { score, value, comment, correction } = example;
   const { metadata } = isFields(example["feedback_source"]) ? example["feedback_source"] : {};
   const body = { score, value, comment, correction, metadata };
-  expectStatus(await stage.host.ask("POST", placed("/api/v1/feedback/tokens/{plain}", stage), { body }), 200);
-  const [record] = await recordsOf(stage);
+  expectStatus(await stage.host.ask("POST", fillNames("/api/v1/feedback/tokens/{plain}", stage), { body }), 200);
+  const [record] = await listRecords(stage);
   const kinds: Kinds = {
     ...stage.kinds,
     "project id of the run": (id) => id === PROJECT,
     "start of the run": (moment) => moment === new Date(setting.now - HOUR).toISOString(),
     "thread id or null": (id) => id === null || stage.kinds["uuid"]?.(id, null) === true,
   };
-  assert.deepEqual(record, filled(example, record, kinds));
+  assert.deepEqual(record, fillPlaceholders(example, record, kinds));
 }

@@ -1,7 +1,7 @@
 /** Case files to cases: what kind a file is follows from its groups. */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
-import { type Case, type Fields, failing, isFields, strangers } from "./case.ts";
+import { type Case, createFailingCase, type Fields, isFields, listUnknownFields } from "./case.ts";
 import { FEEDBACK_GROUPS, feedbackCases } from "./feedback.ts";
 import { USAGE_GROUPS, usageCases } from "./usage.ts";
 import { WEBHOOK_GROUPS, webhookCases } from "./webhooks.ts";
@@ -26,35 +26,37 @@ const KINDS: readonly Kind[] = [
   },
 ];
 
-/** All cases of a file's text. Groups that are not known, and what is no case file, are cases that fail. */
-export function casesOfText(file: string, text: string): readonly Case[] {
+/** Creates all cases of a file's text. Unknown groups, and a text that is no case file, are cases that fail. */
+export function createTextCases(file: string, text: string): readonly Case[] {
   let of: unknown;
   try {
     of = JSON.parse(text.replace(/^\ufeff/, ""));
   } catch (error) {
-    return [failing(file, `the file is no JSON: ${(error as Error).message}`)];
+    return [createFailingCase(file, `the file is no JSON: ${(error as Error).message}`)];
   }
-  if (!isFields(of)) return [failing(file, "the file is no object")];
+  if (!isFields(of)) return [createFailingCase(file, "the file is no object")];
   const groups = of;
   const kind = KINDS.find(({ marks }) => marks.split(" ").some((name) => Object.hasOwn(groups, name)));
-  if (!kind) return [failing(file, `no group is known: ${Object.keys(groups).join(", ")}`)];
-  const unknown = strangers(groups, kind.groups).map((name) => failing(`${file} ${name}`, `unknown group ${name}`));
+  if (!kind) return [createFailingCase(file, `no group is known: ${Object.keys(groups).join(", ")}`)];
+  const unknown = listUnknownFields(groups, kind.groups).map((name) =>
+    createFailingCase(`${file} ${name}`, `unknown group ${name}`),
+  );
   const format =
     groups["format"] === FORMAT
       ? []
-      : [failing(`${file} format`, `unknown format ${JSON.stringify(groups["format"])}`)];
+      : [createFailingCase(`${file} format`, `unknown format ${JSON.stringify(groups["format"])}`)];
   const cases = kind.cases(file, groups);
-  const none = cases.length === 0 ? [failing(file, "the file has no case")] : [];
+  const none = cases.length === 0 ? [createFailingCase(file, "the file has no case")] : [];
   return [...format, ...unknown, ...cases, ...none];
 }
 
-/** All cases of the `.json` files of a folder, by name; of one file where the path is one. */
+/** Creates all cases of the `.json` files of a folder, by name; of one file if the path is one. */
 export function casesIn(path: string): readonly Case[] {
-  const casesOfFile = (file: string): readonly Case[] => casesOfText(basename(file), readFileSync(file, "utf8"));
+  const casesOfFile = (file: string): readonly Case[] => createTextCases(basename(file), readFileSync(file, "utf8"));
   if (!statSync(path).isDirectory()) return casesOfFile(path);
   const files = readdirSync(path)
     .filter((name) => name.endsWith(".json"))
     .sort();
-  if (files.length === 0) return [failing(path, "there is no case file in this folder")];
+  if (files.length === 0) return [createFailingCase(path, "there is no case file in this folder")];
   return files.flatMap((name) => casesOfFile(join(path, name)));
 }

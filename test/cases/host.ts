@@ -5,14 +5,14 @@ import type { ServiceOptions } from "../../lib/service.ts";
 import type { Permission } from "../../lib/storage/identity.ts";
 import { PERMISSIONS } from "../../lib/storage/identity.ts";
 import { type TestService, testAccounts, testService } from "../suite/kit.ts";
-import { Unknown } from "./case.ts";
+import { UnsupportedCaseError } from "./case.ts";
 import type { Answer } from "./expect.ts";
 
 /** Where feedback URLs point; not where requests are sent. */
 export const BASE_URL = "https://feedback.example.com/agents";
 const ORIGIN = "http://greenroom.test";
 
-/** What a key of a reader may do (platform-api.md D.2). */
+/** The permissions of a reader's key (platform-api.md D.2). */
 const READER: readonly Permission[] = [
   "organization:read",
   "workspaces:read",
@@ -23,8 +23,8 @@ const READER: readonly Permission[] = [
 
 export type Accounts = Pick<StaticIdentityOptions, "workspaces" | "projects" | "users">;
 
-export interface Asked {
-  /** Who asks; absent: no key. */
+export interface RequestOptions {
+  /** The name of the caller; absent: no key. */
   readonly auth?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   /** Sent as JSON. */
@@ -36,7 +36,7 @@ export interface Asked {
 /** A running service. */
 export interface Host extends AsyncDisposable {
   readonly test: TestService;
-  ask(method: string, path: string, asked?: Asked): Promise<Answer>;
+  ask(method: string, path: string, options?: RequestOptions): Promise<Answer>;
 }
 
 export interface HostOptions extends Partial<Omit<ServiceOptions, "auth" | "identity">> {
@@ -51,7 +51,7 @@ export interface HostOptions extends Partial<Omit<ServiceOptions, "auth" | "iden
  * which may do everything and is no name of the case files.
  */
 export async function startHost(options: HostOptions): Promise<Host> {
-  const { accounts = {}, readable, agent = () => "done", ...rest } = options;
+  const { accounts = {}, readable, agent = () => "done", ...serviceOptions } = options;
   const workspaces = readable === undefined ? {} : { workspaces: readable };
   const { identity, keys } = testAccounts({
     ...accounts,
@@ -61,19 +61,20 @@ export async function startHost(options: HostOptions): Promise<Host> {
       no_org_read: { permissions: READER.filter((name) => name !== "organization:read"), ...workspaces },
     },
   });
-  const sent: Readonly<Record<string, string>> = { ...keys, bad: "test_nobody_has_this_key_0000000000000000" };
+  const allKeys: Readonly<Record<string, string>> = { ...keys, bad: "test_nobody_has_this_key_0000000000000000" };
   const test = await testService({
     agents: { agent },
     public_base_url: BASE_URL,
-    ...rest,
+    ...serviceOptions,
     identity,
     auth: { mode: "api_key" },
   });
 
-  function keyOf(auth: unknown): Readonly<Record<string, string>> {
+  function createKeyHeader(auth: unknown): Readonly<Record<string, string>> {
     if (auth === undefined || auth === "none") return {};
-    if (typeof auth !== "string" || !Object.hasOwn(sent, auth)) throw new Unknown(`unknown auth ${String(auth)}`);
-    return { "x-api-key": sent[auth] as string };
+    if (typeof auth !== "string" || !Object.hasOwn(allKeys, auth))
+      throw new UnsupportedCaseError(`unknown auth ${String(auth)}`);
+    return { "x-api-key": allKeys[auth] as string };
   }
 
   return {
@@ -86,7 +87,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
           // As every client says it of a text.
           ...(content === undefined ? {} : { "content-length": String(new TextEncoder().encode(content).length) }),
           ...(content === undefined ? {} : { "content-type": "application/json" }),
-          ...keyOf(auth),
+          ...createKeyHeader(auth),
           ...headers,
         },
         ...(content === undefined ? {} : { body: content }),

@@ -1,11 +1,11 @@
 /** List cases of feedback: what the query says must hold of the answer, worked out here from what was stored. */
 import assert from "node:assert/strict";
-import { type Fields, isFields, text, Unknown } from "./case.ts";
-import { bodyOf, EXPECTED, expectAnswer, expectStatus } from "./expect.ts";
+import { type Fields, isFields, text, UnsupportedCaseError } from "./case.ts";
+import { EXPECTED, expectAnswer, expectStatus, parseBody } from "./expect.ts";
 import { authFor, openStage, type Setting, type Stage } from "./feedback.ts";
 import { namesIn } from "./tokens.ts";
 
-/** A second run, for `{run2}` and on. */
+/** Returns the id of a further run, for `{run2}` and so on. */
 const otherRun = (name: string): string => `0f0f0f0f-1111-4222-8333-${name.slice(3).padStart(12, "5")}`;
 
 interface Stored extends Fields {
@@ -21,27 +21,27 @@ interface Stored extends Fields {
 
 export async function runListCase(setting: Setting, of: Fields): Promise<void> {
   const path = text(of, "path");
-  const others = namesIn(path).filter((name) => /^run\d+$/.test(name));
-  const strange = namesIn(path).find((name) => name !== "run" && !others.includes(name));
-  if (strange !== undefined) throw new Unknown(`unknown name {${strange}}`);
+  const otherNames = namesIn(path).filter((name) => /^run\d+$/.test(name));
+  const strange = namesIn(path).find((name) => name !== "run" && !otherNames.includes(name));
+  if (strange !== undefined) throw new UnsupportedCaseError(`unknown name {${strange}}`);
   await using stage = await openStage(setting, []);
-  const runs = [...new Set([setting.run_id, ...["run2", ...others].map(otherRun)])];
+  const runs = [...new Set([setting.run_id, ...["run2", ...otherNames].map(otherRun)])];
   const started_at = setting.now - 60_000;
   await stage.host.test.addTraces(runs.slice(1).map((trace_id) => ({ trace_id, started_at })));
   const records = await store(stage, runs);
   const tokens = await storeTokens(stage, runs);
 
-  const sent = path.replace(/\{(\w+)\}/g, (_, name: string) => (name === "run" ? setting.run_id : otherRun(name)));
+  const sentPath = path.replace(/\{(\w+)\}/g, (_, name: string) => (name === "run" ? setting.run_id : otherRun(name)));
   const { status = 200 } = of;
-  const answer = await stage.host.ask("GET", sent, { auth: authFor(of, sent, status) });
+  const answer = await stage.host.ask("GET", sentPath, { auth: authFor(of, sentPath, status) });
   const expected = Object.entries(of).filter(([name]) => EXPECTED.split(" ").includes(name));
   expectAnswer(answer, { ...Object.fromEntries(expected), expect_status: status }, stage.kinds);
   if (status !== 200) return;
-  const url = new URL(sent, "http://greenroom.test");
-  const body = bodyOf(answer);
+  const url = new URL(sentPath, "http://greenroom.test");
+  const body = parseBody(answer);
   switch (url.pathname) {
     case "/api/v1/feedback":
-      assert.deepEqual(body, paged(records.filter(asked(url.searchParams)).sort(newestFirst), url.searchParams));
+      assert.deepEqual(body, paged(records.filter(createFilter(url.searchParams)).sort(newestFirst), url.searchParams));
       return;
     case "/api/v1/feedback/tokens": {
       const of_run = tokens.filter(({ run_id }) => run_id === url.searchParams.get("run_id"));
@@ -52,10 +52,10 @@ export async function runListCase(setting: Setting, of: Fields): Promise<void> {
       return;
     }
     case "/api/v1/feedback/stats":
-      assert.deepEqual(body, statsOf(records.filter(asked(url.searchParams))));
+      assert.deepEqual(body, computeStats(records.filter(createFilter(url.searchParams))));
       return;
     default:
-      throw new Unknown(`a list at ${url.pathname}`);
+      throw new UnsupportedCaseError(`a list at ${url.pathname}`);
   }
 }
 
@@ -76,7 +76,7 @@ async function store(stage: Stage, runs: readonly string[]): Promise<readonly St
     };
     const answer = await stage.host.ask("POST", "/api/v1/feedback", { auth: "reader", body });
     expectStatus(answer, 200);
-    records.push(bodyOf(answer) as Stored);
+    records.push(parseBody(answer) as Stored);
   }
   return records;
 }
@@ -89,7 +89,7 @@ async function storeTokens(stage: Stage, runs: readonly string[]): Promise<reado
       const body = { run_id, feedback_key: `k${i}`, expires_in: i === 0 ? { minutes: 1 } : { hours: 1 } };
       const answer = await stage.host.ask("POST", "/api/v1/feedback/tokens", { auth: "reader", body });
       expectStatus(answer, 200);
-      tokens.push({ ...(bodyOf(answer) as Fields), run_id });
+      tokens.push({ ...(parseBody(answer) as Fields), run_id });
     }
     await stage.clock.set(stage.clock.now() + 90_000);
   }
@@ -97,21 +97,21 @@ async function storeTokens(stage: Stage, runs: readonly string[]): Promise<reado
 }
 
 /** Values of one name: any of them. Names: all of them. */
-function asked(params: URLSearchParams): (record: Stored) => boolean {
-  const anyOf = (name: string, value: unknown): boolean => {
-    const sent = params.getAll(name).filter((item) => item !== "");
-    return sent.length === 0 || sent.includes(String(value));
+function createFilter(params: URLSearchParams): (record: Stored) => boolean {
+  const matchesAny = (name: string, value: unknown): boolean => {
+    const sentPath = params.getAll(name).filter((item) => item !== "");
+    return sentPath.length === 0 || sentPath.includes(String(value));
   };
   const flag = (name: string, value: boolean): boolean =>
     params.get(name) === null || (params.get(name) === "true") === value;
   const bound = (name: string, otherwise: number): number => Date.parse(params.get(name) ?? "") || otherwise;
   return ({ run_id, session_id, key, score, comment, created_at, feedback_source }) =>
-    anyOf("run", run_id) &&
-    anyOf("session", session_id) &&
-    anyOf("key", key) &&
-    anyOf("source", isFields(feedback_source) ? feedback_source["type"] : undefined) &&
-    anyOf("user", isFields(feedback_source) ? feedback_source["user_id"] : undefined) &&
-    anyOf("level", run_id === null ? "session" : "run") &&
+    matchesAny("run", run_id) &&
+    matchesAny("session", session_id) &&
+    matchesAny("key", key) &&
+    matchesAny("source", isFields(feedback_source) ? feedback_source["type"] : undefined) &&
+    matchesAny("user", isFields(feedback_source) ? feedback_source["user_id"] : undefined) &&
+    matchesAny("level", run_id === null ? "session" : "run") &&
     flag("has_score", score !== null) &&
     flag("has_comment", comment !== null) &&
     Date.parse(created_at) >= bound("min_created_at", Number.NEGATIVE_INFINITY) &&
@@ -127,18 +127,18 @@ function paged<Item>(items: readonly Item[], params: URLSearchParams): readonly 
 }
 
 /** Booleans are 0 and 1; what has no score counts in `n` alone. */
-function statsOf(records: readonly Stored[]): Fields {
+function computeStats(records: readonly Stored[]): Fields {
   const keys = [...new Set(records.map(({ key }) => key))];
   return Object.fromEntries(
     keys.map((key) => {
-      const own = records.filter((record) => record.key === key);
-      const scores = own.flatMap(({ score }) => (score === null ? [] : Number(score)));
+      const keyRecords = records.filter((record) => record.key === key);
+      const scores = keyRecords.flatMap(({ score }) => (score === null ? [] : Number(score)));
       const values: Record<string, number> = {};
-      for (const { value } of own) if (typeof value === "string") values[value] = (values[value] ?? 0) + 1;
+      for (const { value } of keyRecords) if (typeof value === "string") values[value] = (values[value] ?? 0) + 1;
       const none = scores.length === 0;
       const sum = scores.reduce((total, score) => total + score, 0);
       const [min, max] = [Math.min(...scores), Math.max(...scores)].map((bound) => (none ? null : bound));
-      return [key, { n: own.length, avg: none ? null : sum / scores.length, min, max, values }];
+      return [key, { n: keyRecords.length, avg: none ? null : sum / scores.length, min, max, values }];
     }),
   );
 }

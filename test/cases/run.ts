@@ -13,15 +13,15 @@ import { fileURLToPath } from "node:url";
 import type { Case } from "./case.ts";
 import { casesIn } from "./files.ts";
 
-/** DIR from where the command was given: npm starts programs in the package's folder. */
-function placeOf(path: string): string {
+/** Resolves DIR from the working directory of the command: npm starts programs in the package's folder. */
+function resolveFolder(path: string): string {
   const from = process.env["INIT_CWD"];
   return existsSync(path) || from === undefined ? path : resolve(from, path);
 }
 
 const PATIENCE_MS = 60_000;
 
-/** What nobody has caught: it belongs to the case that runs. */
+/** Errors that were not caught: they belong to the case that runs. */
 const stray: unknown[] = [];
 for (const event of ["uncaughtException", "unhandledRejection"]) {
   process.on(event, (error: unknown) => void stray.push(error));
@@ -52,14 +52,14 @@ async function main(path: string): Promise<number> {
   }
   let failed = cases.length === 0 ? 1 : 0;
   let passed = 0;
-  for (const one of cases) {
+  for (const testCase of cases) {
     try {
-      await settle(one);
+      await settle(testCase);
       passed += 1;
     } catch (error) {
       failed += 1;
       const message = error instanceof Error ? error.message : String(error);
-      console.log(`FAILED ${one.name}\n  ${message.trim().replaceAll("\n", "\n  ")}`);
+      console.log(`FAILED ${testCase.name}\n  ${message.trim().replaceAll("\n", "\n  ")}`);
     }
   }
   console.log(`${passed} passed, ${failed} failed`);
@@ -67,5 +67,9 @@ async function main(path: string): Promise<number> {
 }
 
 // Services of cases hold timers; nothing is left to wait for.
-const [, , given] = process.argv;
-process.exit(await main(given === undefined ? fileURLToPath(new URL(".", import.meta.url)) : placeOf(given)));
+const [, , folderArgument] = process.argv;
+process.exit(
+  await main(
+    folderArgument === undefined ? fileURLToPath(new URL(".", import.meta.url)) : resolveFolder(folderArgument),
+  ),
+);

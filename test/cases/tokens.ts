@@ -1,15 +1,15 @@
 /** The feedback tokens that stand for the names in braces. */
 import assert from "node:assert/strict";
-import { type Fields, Unknown } from "./case.ts";
-import { bodyOf, expectStatus, kindsOf } from "./expect.ts";
+import { type Fields, UnsupportedCaseError } from "./case.ts";
+import { createKinds, expectStatus, parseBody } from "./expect.ts";
 import { BASE_URL, type Host } from "./host.ts";
 
-/** How a token is made. */
+/** The recipe of a token. */
 export type Recipe =
   | { readonly kind: "minted"; readonly config: Fields | null; readonly expires_at: number | null }
   | { readonly kind: "rolled_back" | "deleted" | "unknown" };
 
-/** Where the file leaves a name out. */
+/** The recipes of names that a file does not describe. */
 const WELL_KNOWN: Readonly<Record<string, string>> = {
   plain: "no config",
   liked: "no config",
@@ -42,35 +42,35 @@ const UNITS: Readonly<Record<string, number>> = {
   day: 86_400_000,
 };
 
-/** Milliseconds of an amount such as `one second`, `24 h` or `90 days`. */
-export function spanOf(amount: string): number {
+/** Parses an amount such as `one second`, `24 h` or `90 days`. Returns milliseconds. */
+export function parseDuration(amount: string): number {
   const [, count = "", unit = ""] = /^(\d+(?:\.\d+)?|an?|one)\s*([a-z]+)$/.exec(amount) ?? [];
   const width = UNITS[unit] ?? UNITS[unit.replace(/s$/, "")];
-  if (width === undefined) throw new Unknown(`unknown length of time: ${amount}`);
+  if (width === undefined) throw new UnsupportedCaseError(`unknown length of time: ${amount}`);
   return (/^\d/.test(count) ? Number(count) : 1) * width;
 }
 
-/** What the file's `about` says of the names in braces: `{a}, {b}: description;` */
+/** Parses the descriptions of the names in braces in the file's `about`: `{a}, {b}: description;` */
 export function descriptionsIn(about: string): ReadonlyMap<string, string> {
-  const found = [...about.matchAll(/((?:\{\w+\}(?:,| and)? ?)+): ?([^;{}]+?)(?:[;.](?=\s|$)|$)/g)];
+  const matches = [...about.matchAll(/((?:\{\w+\}(?:,| and)? ?)+): ?([^;{}]+?)(?:[;.](?=\s|$)|$)/g)];
   return new Map(
-    found.flatMap(([, names = "", description = ""]) =>
+    matches.flatMap(([, names = "", description = ""]) =>
       [...names.matchAll(/\{(\w+)\}/g)].map(([, name]): [string, string] => [name as string, description]),
     ),
   );
 }
 
-/** The recipe of a name; a digit behind a name makes another token of the kind. */
-export function recipeOf(name: string, about: ReadonlyMap<string, string>, now: number): Recipe {
+/** Returns the recipe of a name; a digit behind a name makes another token of the kind. Throws if the name is unknown. */
+export function readRecipe(name: string, about: ReadonlyMap<string, string>, now: number): Recipe {
   const kin = name.replace(/\d+$/, "");
-  const known = Object.hasOwn(WELL_KNOWN, kin) ? WELL_KNOWN[kin] : undefined;
-  const said = about.get(name) ?? about.get(kin) ?? known;
-  if (said === undefined) throw new Unknown(`unknown name {${name}}`);
+  const wellKnown = Object.hasOwn(WELL_KNOWN, kin) ? WELL_KNOWN[kin] : undefined;
+  const description = about.get(name) ?? about.get(kin) ?? wellKnown;
+  if (description === undefined) throw new UnsupportedCaseError(`unknown name {${name}}`);
   try {
-    return recipe(said.trim(), name, now);
+    return recipe(description.trim(), name, now);
   } catch (error) {
-    if (known === undefined) throw error;
-    return recipe(known, name, now);
+    if (wellKnown === undefined) throw error;
+    return recipe(wellKnown, name, now);
   }
 }
 
@@ -85,36 +85,36 @@ function recipe(description: string, name: string, now: number): Recipe {
   });
   const moment = /^expires_at (?:at )?(?:(.+) (before|after) )?now$/.exec(description);
   if (moment) {
-    const span = moment[1] === undefined ? 0 : spanOf(moment[1]);
+    const span = moment[1] === undefined ? 0 : parseDuration(moment[1]);
     return minted(null, moment[2] === "after" ? now + span : now - span);
   }
   if (description === "no config") return minted(null);
-  const [type = "", ...rest] = description.split(/,\s*/);
+  const [type = "", ...parts] = description.split(/,\s*/);
   const config: Record<string, unknown> = { type };
   const categories: Fields[] = [];
-  for (const part of rest) {
+  for (const part of parts) {
     const bound = /^(min|max) (-?[\d.]+)$/.exec(part);
     const category = /^(-?[\d.]+) = (.+)$/.exec(part);
     if (bound) config[bound[1] as string] = Number(bound[2]);
     else if (category) {
       categories.push({ value: Number(category[1]), label: category[2] === "no label" ? null : category[2] });
-    } else throw new Unknown(`{${name}}: ${part} is not understood`);
+    } else throw new UnsupportedCaseError(`{${name}}: ${part} is not understood`);
   }
   if (!["continuous", "categorical", "freeform"].includes(type)) {
-    throw new Unknown(`{${name}}: ${description} is not understood`);
+    throw new UnsupportedCaseError(`{${name}}: ${description} is not understood`);
   }
   return minted(categories.length > 0 ? { ...config, categories } : config);
 }
 
-/** The names in braces of a path. */
+/** Returns the names in braces of a path. */
 export const namesIn = (path: string): readonly string[] =>
   [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name as string);
 
 /** Makes one token through the API, in the state that its recipe says; gives its id. */
-export async function makeToken(host: Host, run_id: string, name: string, made: Recipe): Promise<string> {
-  switch (made.kind) {
+export async function makeToken(host: Host, run_id: string, name: string, tokenRecipe: Recipe): Promise<string> {
+  switch (tokenRecipe.kind) {
     case "minted": {
-      const { config, expires_at } = made;
+      const { config, expires_at } = tokenRecipe;
       const answer = await host.ask("POST", "/api/v1/feedback/tokens", {
         auth: "reader",
         body: {
@@ -129,33 +129,33 @@ export async function makeToken(host: Host, run_id: string, name: string, made: 
     case "unknown":
       return crypto.randomUUID();
     default:
-      return await tokenOfLostRun(host, made.kind);
+      return await tokenOfLostRun(host, tokenRecipe.kind);
   }
 }
 
 function idIn(answer: Awaited<ReturnType<Host["ask"]>>, what: string): string {
   expectStatus(answer, 200);
-  const { id } = bodyOf(answer) as { readonly id?: unknown };
-  assert.ok(kindsOf(BASE_URL)["uuid v4"]?.(id, null), `${what}: no token was made`);
+  const { id } = parseBody(answer) as { readonly id?: unknown };
+  assert.ok(createKinds(BASE_URL)["uuid v4"]?.(id, null), `${what}: no token was made`);
   return id as string;
 }
 
 /** The token of a run that executed, and then was rolled back, or deleted by its caller. */
 async function tokenOfLostRun(host: Host, how: "rolled_back" | "deleted"): Promise<string> {
   const auth = "owner";
-  const asked = async (method: string, path: string, body?: unknown): Promise<unknown> => {
+  const sendRequest = async (method: string, path: string, body?: unknown): Promise<unknown> => {
     const answer = await host.ask(method, path, { auth, body });
     assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${answer.text}`);
-    return answer.text === "" ? null : bodyOf(answer);
+    return answer.text === "" ? null : parseBody(answer);
   };
-  const { thread_id } = (await asked("POST", "/threads", {})) as { thread_id: string };
+  const { thread_id } = (await sendRequest("POST", "/threads", {})) as { thread_id: string };
   const request = { assistant_id: "agent", input: {}, feedback_keys: ["user_score"] };
-  const { run_id } = (await asked("POST", `/threads/${thread_id}/runs`, request)) as { run_id: string };
-  const listed = (await asked("GET", `/api/v1/feedback/tokens?run_id=${run_id}`)) as { id: string }[];
+  const { run_id } = (await sendRequest("POST", `/threads/${thread_id}/runs`, request)) as { run_id: string };
+  const listed = (await sendRequest("GET", `/api/v1/feedback/tokens?run_id=${run_id}`)) as { id: string }[];
   const [token] = listed;
   assert.ok(token, "a run with feedback_keys has a token");
   const action = how === "rolled_back" ? "rollback" : "interrupt";
-  await asked("POST", `/threads/${thread_id}/runs/${run_id}/cancel?action=${action}&wait=true`);
-  if (how === "deleted") await asked("DELETE", `/threads/${thread_id}/runs/${run_id}`);
+  await sendRequest("POST", `/threads/${thread_id}/runs/${run_id}/cancel?action=${action}&wait=true`);
+  if (how === "deleted") await sendRequest("DELETE", `/threads/${thread_id}/runs/${run_id}`);
   return token.id;
 }

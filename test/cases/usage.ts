@@ -3,18 +3,18 @@ import assert from "node:assert/strict";
 import { testClock } from "../suite/kit.ts";
 import {
   type Case,
-  casesOf,
+  createCases,
+  createFailingCase,
   type Fields,
-  failing,
   fields,
   isFields,
-  knows,
   list,
   number,
+  requireKnownFields,
   text,
-  Unknown,
+  UnsupportedCaseError,
 } from "./case.ts";
-import { bodyOf, EXPECTED, expectAnswer, expectStatus, kindsOf, said } from "./expect.ts";
+import { createKinds, EXPECTED, expectAnswer, expectStatus, formatAnswer, parseBody } from "./expect.ts";
 import { type Accounts, BASE_URL, type Host, startHost } from "./host.ts";
 
 /** Groups of a usage file. */
@@ -35,7 +35,7 @@ interface Data {
   readonly problems: readonly string[];
 }
 
-/** The same data twice: hours not summed yet, and summed. */
+/** Two services with equal data: one with unsealed hours, and one with sealed ones. */
 interface Hosts {
   readonly open: Host;
   readonly sealed: Host;
@@ -45,9 +45,9 @@ interface Hosts {
 export function usageCases(file: string, of: Fields): readonly Case[] {
   let data: Data;
   try {
-    data = dataOf(fields(of, "dataset"));
+    data = readDataset(fields(of, "dataset"));
   } catch (error) {
-    return [failing(`${file} dataset`, (error as Error).message)];
+    return [createFailingCase(`${file} dataset`, (error as Error).message)];
   }
   let started: Promise<Hosts> | null = null;
   const hosts = (): Promise<Hosts> => {
@@ -57,36 +57,36 @@ export function usageCases(file: string, of: Fields): readonly Case[] {
     }));
     return started;
   };
-  const group = (name: string, known: string, run: (entry: Fields) => Promise<void>): readonly Case[] =>
-    of[name] === undefined ? [] : casesOf(file, name, of[name], { known, run });
-  const known = "id group note basis auth query_string start_time end_time workspace_ids group_by";
+  const group = (name: string, fieldNames: string, run: (entry: Fields) => Promise<void>): readonly Case[] =>
+    of[name] === undefined ? [] : createCases(file, name, of[name], { fieldNames, run });
+  const queryFields = "id group note basis auth query_string start_time end_time workspace_ids group_by";
   return [
-    ...data.problems.map((problem) => failing(`${file} dataset`, problem)),
+    ...data.problems.map((problem) => createFailingCase(`${file} dataset`, problem)),
     ...group("stride_cases", "id note basis start_time end_time milliseconds stride", async (entry) =>
       runStride(await hosts(), data, entry),
     ),
-    ...group("queries", `${known} expect_total expect_json expect_csv ${EXPECTED}`, async (entry) =>
+    ...group("queries", `${queryFields} expect_total expect_json expect_csv ${EXPECTED}`, async (entry) =>
       runQuery(await hosts(), entry),
     ),
-    ...group("error_cases", `${known} ${EXPECTED}`, async (entry) => runError(await hosts(), entry)),
+    ...group("error_cases", `${queryFields} ${EXPECTED}`, async (entry) => runError(await hosts(), entry)),
     ...group("csv_cells", "id note basis value cell csv", runCell),
   ];
 }
 
 /** Reads a data set. Entries with what is not understood are left out and told as problems. */
-function dataOf(dataset: Fields): Data {
+function readDataset(dataset: Fields): Data {
   const problems: string[] = [];
   for (const name of Object.keys(dataset)) {
     if (!["workspaces", "projects", "users", "api_keys", "traces"].includes(name))
       problems.push(`unknown field ${name}`);
   }
   /** Rows of a section by their names, as `read` gives them. */
-  function section<Row>(name: string, known: string, read: (row: Fields) => Row): ReadonlyMap<string, Row> {
+  function section<Row>(name: string, fieldNames: string, read: (row: Fields) => Row): ReadonlyMap<string, Row> {
     const rows = new Map<string, Row>();
     for (const [key, row] of Object.entries(dataset[name] === undefined ? {} : fields(dataset, name))) {
       try {
-        if (!isFields(row)) throw new Unknown("is no object");
-        knows(row, known);
+        if (!isFields(row)) throw new UnsupportedCaseError("is no object");
+        requireKnownFields(row, fieldNames);
         rows.set(key, read(row));
       } catch (error) {
         problems.push(`${name}.${key}: ${(error as Error).message}`);
@@ -96,7 +96,7 @@ function dataOf(dataset: Fields): Data {
   }
   const find = <Row>(rows: ReadonlyMap<string, Row>, name: unknown): Row => {
     const row = typeof name === "string" ? rows.get(name) : undefined;
-    if (row === undefined) throw new Unknown(`unknown name ${JSON.stringify(name)}`);
+    if (row === undefined) throw new UnsupportedCaseError(`unknown name ${JSON.stringify(name)}`);
     return row;
   };
   const findOrNull = <Row>(rows: ReadonlyMap<string, Row>, name: unknown): Row | null =>
@@ -117,10 +117,10 @@ function dataOf(dataset: Fields): Data {
   const traces: Trace[] = [];
   for (const [i, row] of list(dataset, "traces").entries()) {
     try {
-      if (!isFields(row)) throw new Unknown("is no object");
-      knows(row, "at workspace project user api_key n note");
+      if (!isFields(row)) throw new UnsupportedCaseError("is no object");
+      requireKnownFields(row, "at workspace project user api_key n note");
       const started_at = Date.parse(text(row, "at"));
-      if (Number.isNaN(started_at)) throw new Unknown("at is no moment");
+      if (Number.isNaN(started_at)) throw new UnsupportedCaseError("at is no moment");
       const trace: Trace = {
         workspace_id: find(workspaces, row["workspace"]).id,
         project_id: find(projects, row["project"]).id,
@@ -155,7 +155,7 @@ async function startData({ accounts, readable, traces }: Data, sealed: boolean):
 }
 
 /** The query, as it stands or made from its parts. */
-function queryOf(of: Fields): string {
+function createQuery(of: Fields): string {
   if (of["query_string"] !== undefined) return text(of, "query_string");
   const params = new URLSearchParams({ start_time: text(of, "start_time"), end_time: text(of, "end_time") });
   const ids = of["workspace_ids"];
@@ -171,18 +171,18 @@ async function runStride({ open }: Hosts, { readable }: Data, of: Fields): Promi
   const query = new URLSearchParams({ start_time: start, end_time: end, workspace_ids: readable[0] ?? "" });
   const answer = await open.ask("GET", `${REPORT}?${query}`, { auth: "reader" });
   expectStatus(answer, 200);
-  assert.deepEqual((bodyOf(answer) as Fields)["stride"], fields(of, "stride"));
+  assert.deepEqual((parseBody(answer) as Fields)["stride"], fields(of, "stride"));
 }
 
 async function runQuery(hosts: Hosts, of: Fields): Promise<void> {
-  const query = queryOf(of);
+  const query = createQuery(of);
   const { auth = "reader", expect_json, expect_csv, expect_total } = of;
   for (const [name, host] of Object.entries(hosts) as [string, Host][]) {
     const json = await host.ask("GET", `${ROUTES[0]}?${query}`, { auth });
-    expectAnswer(json, of, kindsOf(BASE_URL));
-    if (expect_json !== undefined) assert.deepEqual(bodyOf(json), expect_json, `hours ${name}`);
+    expectAnswer(json, of, createKinds(BASE_URL));
+    if (expect_json !== undefined) assert.deepEqual(parseBody(json), expect_json, `hours ${name}`);
     if (expect_total !== undefined) {
-      const { usage } = bodyOf(json) as { readonly usage: readonly { readonly traces: number }[] };
+      const { usage } = parseBody(json) as { readonly usage: readonly { readonly traces: number }[] };
       assert.equal(
         usage.reduce((total, { traces }) => total + traces, 0),
         expect_total,
@@ -199,12 +199,13 @@ async function runQuery(hosts: Hosts, of: Fields): Promise<void> {
 
 /** On both routes; refusals of the export are JSON. */
 async function runError({ open }: Hosts, of: Fields): Promise<void> {
-  const query = queryOf(of);
+  const query = createQuery(of);
   for (const route of ROUTES) {
     const answer = await open.ask("GET", `${route}?${query}`, { auth: of["auth"] });
     try {
-      expectAnswer(answer, of, kindsOf(BASE_URL));
-      if (answer.status >= 400) assert.equal(answer.headers.get("content-type"), "application/json", said(answer));
+      expectAnswer(answer, of, createKinds(BASE_URL));
+      if (answer.status >= 400)
+        assert.equal(answer.headers.get("content-type"), "application/json", formatAnswer(answer));
     } catch (error) {
       throw new Error(`${route}: ${(error as Error).message}`, { cause: error });
     }
@@ -220,7 +221,7 @@ const ID = {
 /** The cell as it stands in the row, which is `csv` without its `,x`. */
 async function runCell(of: Fields): Promise<void> {
   const { value } = of;
-  if (value !== null && typeof value !== "string") throw new Unknown("value is no text");
+  if (value !== null && typeof value !== "string") throw new UnsupportedCaseError("value is no text");
   const row = text(of, "csv");
   assert.ok(row.endsWith(",x"), "csv ends with ,x");
   const cell = row.slice(0, -2);

@@ -4,9 +4,9 @@ import { ConfigError } from "../../lib/errors.ts";
 import { type ServiceOptions, serviceInternals } from "../../lib/service.ts";
 import { validateWebhooks, type WebhookSettings } from "../../lib/webhooks/options.ts";
 import { checkUrl } from "../../lib/webhooks/policy.ts";
-import { type Case, casesOf, type Fields, fields, isFields, number, text, Unknown } from "./case.ts";
+import { type Case, createCases, type Fields, fields, isFields, number, text, UnsupportedCaseError } from "./case.ts";
 import { createRun, deliver, outbox, PUBLIC, type Sent } from "./deliveries.ts";
-import { bodyOf, expectStatus } from "./expect.ts";
+import { expectStatus, parseBody } from "./expect.ts";
 import { type HostOptions, startHost } from "./host.ts";
 
 /** Groups of a webhook file. */
@@ -15,20 +15,20 @@ export const WEBHOOK_GROUPS =
 
 export function webhookCases(file: string, of: Fields): readonly Case[] {
   const policies = isFields(of["policies"]) ? of["policies"] : {};
-  const policyOf = (entry: Fields): Fields => {
+  const getPolicy = (entry: Fields): Fields => {
     const name = entry["policy"] === undefined ? "default" : text(entry, "policy");
     if (name === "default" && !Object.hasOwn(policies, name)) return {};
-    if (!Object.hasOwn(policies, name)) throw new Unknown(`unknown policy ${name}`);
+    if (!Object.hasOwn(policies, name)) throw new UnsupportedCaseError(`unknown policy ${name}`);
     return fields(policies, name);
   };
-  const group = (name: string, known: string, run: (entry: Fields) => Promise<void>): readonly Case[] =>
-    of[name] === undefined ? [] : casesOf(file, name, of[name], { known, run });
+  const group = (name: string, fieldNames: string, run: (entry: Fields) => Promise<void>): readonly Case[] =>
+    of[name] === undefined ? [] : createCases(file, name, of[name], { fieldNames, run });
   return [
     ...group("url_cases", "id note basis policy url url_repeat verdict reason canonical", (entry) =>
-      runUrl(policyOf(entry), entry),
+      runUrl(getPolicy(entry), entry),
     ),
     ...group("delivery_cases", "id note basis policy url url_repeat dns verdict reason connect_to", (entry) =>
-      runDelivery(policyOf(entry), entry),
+      runDelivery(getPolicy(entry), entry),
     ),
     ...group("header_templates", "id note basis headers env env_prefix resolved startup_error", runHeaders),
     ...group("config_cases", "id note basis url startup_error normalised", runConfig),
@@ -38,25 +38,25 @@ export function webhookCases(file: string, of: Fields): readonly Case[] {
 type Webhooks = NonNullable<ServiceOptions["webhooks"]>;
 
 /** The options of a policy, which is `webhooks.url` and `disable_webhooks`. */
-function optionsOf({ disable_webhooks, ...url }: Fields): { readonly url: Fields; readonly http: Fields } {
+function createOptions({ disable_webhooks, ...url }: Fields): { readonly url: Fields; readonly http: Fields } {
   return { url, http: disable_webhooks === undefined ? {} : { disable_webhooks } };
 }
 
-function settingsOf(webhooks: Fields, disable_webhooks?: unknown, env: Fields = {}): WebhookSettings {
+function createSettings(webhooks: Fields, disable_webhooks?: unknown, env: Fields = {}): WebhookSettings {
   const { settings, problems } = validateWebhooks(webhooks, disable_webhooks, env as Readonly<Record<string, string>>);
   if (!settings) throw new Error(problems.map(({ loc, msg, type }) => `${loc.join(".")}: ${msg} (${type})`).join("; "));
   return settings;
 }
 
-function urlOf(of: Fields): string {
+function readUrl(of: Fields): string {
   if (of["url_repeat"] === undefined) return text(of, "url");
-  if (of["url"] !== undefined) throw new Unknown("url and url_repeat");
+  if (of["url"] !== undefined) throw new UnsupportedCaseError("url and url_repeat");
   const repeat = fields(of, "url_repeat");
   return text(repeat, "prefix") + text(repeat, "char").repeat(number(repeat, "count"));
 }
 
-/** What delivery uses of an absolute URL, in the form of `canonical`. */
-function canonicalOf(href: string): Fields {
+/** Returns the parts of an absolute URL that delivery uses, in the form of `canonical`. */
+function toCanonical(href: string): Fields {
   const { protocol, hostname, port } = new URL(href);
   const scheme = protocol.slice(0, -1);
   return {
@@ -68,42 +68,42 @@ function canonicalOf(href: string): Fields {
 }
 
 async function runUrl(policy: Fields, of: Fields): Promise<void> {
-  const raw = urlOf(of);
+  const raw = readUrl(of);
   const [verdict, reason] = [text(of, "verdict"), text(of, "reason")];
-  if (!["accept", "reject", "ignore"].includes(verdict)) throw new Unknown(`unknown verdict ${verdict}`);
-  const { url, http } = optionsOf(policy);
-  const judged = checkUrl(settingsOf({ url }, http["disable_webhooks"]).policy, raw);
+  if (!["accept", "reject", "ignore"].includes(verdict)) throw new UnsupportedCaseError(`unknown verdict ${verdict}`);
+  const { url, http } = createOptions(policy);
+  const judged = checkUrl(createSettings({ url }, http["disable_webhooks"]).policy, raw);
   const canonical = of["canonical"] === undefined ? undefined : fields(of, "canonical");
   if (judged.verdict === "accept") {
     const { destination } = judged;
-    const seen = destination.kind === "absolute" ? canonicalOf(destination.href) : { kind: "loopback" };
+    const destinationParts = destination.kind === "absolute" ? toCanonical(destination.href) : { kind: "loopback" };
     if (canonical) {
       const named = destination as unknown as Fields;
       const parts = Object.fromEntries(Object.keys(canonical).map((name) => [name, named[name]]));
       assert.deepEqual(parts, canonical, "the destination");
-      assert.deepEqual(seen, canonical, "what the destination's URL says");
+      assert.deepEqual(destinationParts, canonical, "what the destination's URL says");
     }
   }
   assert.deepEqual([judged.verdict, judged.reason], [verdict, reason]);
 
-  const sent = outbox(async () => [PUBLIC]);
-  await using host = await startHost({ http, webhooks: { url, ...sent.ways } as Webhooks });
+  const outgoing = outbox(async () => [PUBLIC]);
+  await using host = await startHost({ http, webhooks: { url, ...outgoing.ways } as Webhooks });
   const { storage } = serviceInternals(host.test.service).options;
   const { answer, thread_id } = await createRun(host, raw, "wait");
-  const found = await host.ask("GET", `/threads/${thread_id}`, { auth: "owner" });
+  const threadResponse = await host.ask("GET", `/threads/${thread_id}`, { auth: "owner" });
   const rows = await storage.listDeliveries({ deployment: "default" }, { limit: 10 });
   if (verdict === "reject") {
     expectStatus(answer, 422);
-    assert.deepEqual(bodyOf(answer), { detail: `Invalid webhook URL: ${reason}`, code: "webhook_refused" });
-    expectStatus(found, 404);
+    assert.deepEqual(parseBody(answer), { detail: `Invalid webhook URL: ${reason}`, code: "webhook_refused" });
+    expectStatus(threadResponse, 404);
     assert.equal(rows.length, 0, "a refused run has no delivery");
     return;
   }
   expectStatus(answer, 200);
-  expectStatus(found, 200);
+  expectStatus(threadResponse, 200);
   if (verdict === "ignore") {
     assert.equal(rows.length, 0, "nothing is to be delivered");
-    assert.deepEqual(sent.all, []);
+    assert.deepEqual(outgoing.all, []);
     return;
   }
   assert.deepEqual(
@@ -111,38 +111,38 @@ async function runUrl(policy: Fields, of: Fields): Promise<void> {
     // What no text may hold, as half of a surrogate pair, is not kept.
     [raw.toWellFormed()],
   );
-  const [first] = await sent.first();
+  const [first] = await outgoing.first();
   if (canonical) {
     const went = first?.url.startsWith("http://loopback.invalid/")
       ? { kind: "loopback" }
-      : canonicalOf(first?.url ?? "");
+      : toCanonical(first?.url ?? "");
     assert.deepEqual(went, canonical, "where it was sent");
   }
 }
 
 async function runDelivery(policy: Fields, of: Fields): Promise<void> {
-  const raw = urlOf(of);
+  const raw = readUrl(of);
   const verdict = text(of, "verdict");
   const { dns = null } = of;
-  if (!["send", "reject", "retry"].includes(verdict)) throw new Unknown(`unknown verdict ${verdict}`);
-  if (dns !== null && !Array.isArray(dns) && typeof dns !== "string") throw new Unknown("dns is no list");
-  const asked: string[] = [];
-  const sent = outbox(async (host) => {
-    asked.push(host);
+  if (!["send", "reject", "retry"].includes(verdict)) throw new UnsupportedCaseError(`unknown verdict ${verdict}`);
+  if (dns !== null && !Array.isArray(dns) && typeof dns !== "string") throw new UnsupportedCaseError("dns is no list");
+  const lookedUpHosts: string[] = [];
+  const outgoing = outbox(async (host) => {
+    lookedUpHosts.push(host);
     if (typeof dns === "string") throw new Error(dns);
     return dns ?? [];
   });
-  const { url, http } = optionsOf(policy);
-  const { row, attempt } = await deliver(raw, { http, webhooks: { url, ...sent.ways } as Webhooks });
+  const { url, http } = createOptions(policy);
+  const { row, attempt } = await deliver(raw, { http, webhooks: { url, ...outgoing.ways } as Webhooks });
   assert.deepEqual(
     [attempt.error ?? "ok", { delivered: "send", failed: "reject", pending: "retry" }[row.state]],
     [text(of, "reason"), verdict],
   );
-  if (dns === null) assert.deepEqual(asked, [], "no name is looked up");
-  else if (verdict !== "reject") assert.equal(asked.length, 1, "the name is looked up once");
-  assert.equal(sent.all.length, verdict === "send" ? 1 : 0, "requests that were sent");
+  if (dns === null) assert.deepEqual(lookedUpHosts, [], "no name is looked up");
+  else if (verdict !== "reject") assert.equal(lookedUpHosts.length, 1, "the name is looked up once");
+  assert.equal(outgoing.all.length, verdict === "send" ? 1 : 0, "requests that were sent");
   if (verdict === "retry") assert.ok(row.due_at > attempt.at, "it is due again, later");
-  if (of["connect_to"] !== undefined) assert.deepEqual(sent.all[0]?.addresses, of["connect_to"], "addresses");
+  if (of["connect_to"] !== undefined) assert.deepEqual(outgoing.all[0]?.addresses, of["connect_to"], "addresses");
 }
 
 /** Rejects with a ConfigError that has a problem of the code, and starts nothing. */
@@ -165,34 +165,34 @@ async function expectRefused(options: HostOptions, code: string): Promise<void> 
 
 async function runHeaders(of: Fields): Promise<void> {
   const { headers, env_prefix, env } = of;
-  const sent = outbox(async () => [PUBLIC]);
+  const outgoing = outbox(async () => [PUBLIC]);
   const webhooks = { headers, ...(env_prefix === undefined ? {} : { env_prefix }) };
   const environment = env === undefined ? {} : (fields(of, "env") as Readonly<Record<string, string>>);
-  const options = { env: environment, webhooks: { ...webhooks, ...sent.ways } as unknown as Webhooks };
+  const options = { env: environment, webhooks: { ...webhooks, ...outgoing.ways } as unknown as Webhooks };
   if (of["startup_error"] !== undefined) {
-    if (of["resolved"] !== undefined) throw new Unknown("startup_error and resolved");
+    if (of["resolved"] !== undefined) throw new UnsupportedCaseError("startup_error and resolved");
     await expectRefused(options, text(of, "startup_error"));
     // A typing error in a header must not wait for the day when webhooks are switched on.
     await expectRefused({ ...options, http: { disable_webhooks: true } }, text(of, "startup_error"));
     return;
   }
   const resolved = fields(of, "resolved");
-  const settings = settingsOf(webhooks, undefined, environment);
+  const settings = createSettings(webhooks, undefined, environment);
   assert.deepEqual(Object.fromEntries(settings.headers), resolved);
   await deliver("https://hooks.example.com/x", options);
-  const [first] = await sent.first();
+  const [first] = await outgoing.first();
   expectHeaders(first, resolved);
 }
 
-/** Names in any case; each once. */
-function expectHeaders(sent: Sent | undefined, expected: Fields): void {
+/** Checks that the request has each header once, by its name in any case. */
+function expectHeaders(request: Sent | undefined, expected: Fields): void {
   const lower = (of: readonly (readonly [string, unknown])[]): readonly (readonly [string, unknown])[] =>
     of.map(([name, value]) => [name.toLowerCase(), value] as const).sort(([a], [b]) => (a < b ? -1 : 1));
-  const wanted = lower(Object.entries(expected));
-  const names = new Set(wanted.map(([name]) => name));
+  const expectedHeaders = lower(Object.entries(expected));
+  const names = new Set(expectedHeaders.map(([name]) => name));
   assert.deepEqual(
-    lower(sent?.headers ?? []).filter(([name]) => names.has(name)),
-    wanted,
+    lower(request?.headers ?? []).filter(([name]) => names.has(name)),
+    expectedHeaders,
     "headers that were sent",
   );
 }
@@ -201,14 +201,14 @@ async function runConfig(of: Fields): Promise<void> {
   const { url } = of;
   const webhooks = { url } as Webhooks;
   if (of["startup_error"] !== undefined) {
-    if (of["normalised"] !== undefined) throw new Unknown("startup_error and normalised");
+    if (of["normalised"] !== undefined) throw new UnsupportedCaseError("startup_error and normalised");
     await expectRefused({ webhooks }, text(of, "startup_error"));
     return;
   }
   const normalised = fields(of, "normalised");
   await using _host = await startHost({ webhooks });
-  const policy = settingsOf({ url }).policy as unknown as Fields;
+  const policy = createSettings({ url }).policy as unknown as Fields;
   const unknown = Object.keys(normalised).filter((name) => !Object.hasOwn(policy, name));
-  if (unknown.length > 0) throw new Unknown(`unknown option ${unknown.join(", ")}`);
+  if (unknown.length > 0) throw new UnsupportedCaseError(`unknown option ${unknown.join(", ")}`);
   assert.deepEqual(Object.fromEntries(Object.keys(normalised).map((name) => [name, policy[name]])), normalised);
 }

@@ -1,12 +1,16 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
+import { REASONS, STATUS } from "../../lib/errors.ts";
 import { loadAllRoutes } from "../../lib/http/routes/mod.ts";
-import { createOpenApi } from "../../scripts/openapi/mod.ts";
+import type { Json, JsonObject } from "../../lib/json.ts";
+import { createOpenApi, createOperationId } from "../../scripts/openapi/mod.ts";
 import { HAND_READ } from "../../scripts/openapi/platform.ts";
 import { routesPage } from "../../scripts/openapi/routes-page.ts";
 import { fake } from "../lib/http/fake-service.ts";
 import { testService } from "../suite/kit.ts";
+import type { Operation, ResponseObject } from "./openapi/send.ts";
+import { createValidator } from "./openapi/validator.ts";
 
 const ROUTES = await loadAllRoutes();
 
@@ -18,7 +22,28 @@ interface Description {
   readonly components: { readonly schemas: Record<string, unknown>; readonly securitySchemes: unknown };
 }
 
-type Responses = Readonly<Record<string, { readonly description: string }>>;
+/** The document with what tells people how to call it. */
+interface FullDescription extends JsonObject {
+  readonly paths: never;
+}
+interface DescribedOperation extends Operation {
+  readonly description: string;
+}
+
+const readDocument = (): FullDescription => JSON.parse(read("lib/http/openapi.json")) as FullDescription;
+/** Returns each operation with its path, and with responses in place of references. */
+function listOperations(document: JsonObject): { path: string; method: string; operation: DescribedOperation }[] {
+  const { responses: shared } = document.components as unknown as { responses: Record<string, ResponseObject> };
+  const resolve = (response: ResponseObject): ResponseObject =>
+    response.$ref ? (shared[response.$ref.split("/").at(-1) as string] as ResponseObject) : response;
+  const paths = document.paths as unknown as Record<string, Record<string, DescribedOperation>>;
+  return Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => {
+      const responses = Object.entries(operation.responses).map(([status, response]) => [status, resolve(response)]);
+      return { path, method, operation: { ...operation, responses: Object.fromEntries(responses) } };
+    }),
+  );
+}
 
 describe("openapi.json", () => {
   it("equals the output of scripts/openapi/mod.ts", () => {
@@ -57,14 +82,16 @@ describe("openapi.json", () => {
   });
 
   it("names the limit of each body", async () => {
-    const { paths } = JSON.parse(read("lib/http/openapi.json")) as Description;
+    const operations = listOperations(readDocument());
     await using service = await testService({ agents: { echo: () => "Hi" } });
     const body = JSON.stringify("x".repeat(300 * 1024));
     const headers = { "content-length": String(body.length) };
     let limited = 0;
     for (const { method, path } of ROUTES.filter((route) => route.handle && route.method !== "get")) {
-      const responses = paths[path.replace(/:(\w+)\+?/g, "{$1}")]?.[method]?.responses as Responses;
-      const text = responses["413"]?.description;
+      const { operation } = operations.find(
+        (described) => described.method === method && described.path === path.replace(/:(\w+)\+?/g, "{$1}"),
+      ) as (typeof operations)[number];
+      const text = operation.responses["413"]?.description;
       if (text === undefined) continue;
       const url = `http://localhost${path.replace(/:\w+\+?/g, crypto.randomUUID())}`;
       const { status } = await service.fetch(new Request(url, { method, body, headers }));
@@ -153,9 +180,92 @@ describe("openapi.json", () => {
     }
   });
 
+  it("gives each operation an id that follows from its method and path, and never changes", () => {
+    const ids = listOperations(readDocument()).map(({ operation }) => operation.operationId);
+    assert.equal(new Set(ids).size, ids.length);
+    assert.equal(
+      createOperationId({ method: "post", path: "/threads/:thread_id/runs/wait" }),
+      "post_threads_thread_id_runs_wait",
+    );
+    assert.ok(ids.every((id) => /^(?:get|post|put|patch|delete)(?:_[a-z0-9]+)+$/.test(id)));
+    for (const id of ["post_threads", "get_well_known_agent_card_json", "post_api_v1_feedback_tokens_token"])
+      assert.ok(ids.includes(id), id);
+  });
+
+  it("has a description, and an example of request and response, for each operation", () => {
+    for (const { operation } of listOperations(readDocument())) {
+      const { operationId, description, parameters, requestBody, responses } = operation;
+      assert.match(description, /^[A-Z].*\.$/s, operationId);
+      for (const { name, in: location, example } of parameters)
+        assert.ok(location !== "path" || example !== undefined, `${operationId} ${name}`);
+      if (requestBody) assert.notEqual(requestBody.content["application/json"].example, undefined, operationId);
+      for (const [status, response] of Object.entries(responses)) {
+        assert.ok(response.description, `${operationId} ${status}`);
+        if (status !== "200") continue;
+        const examples = Object.values(response.content ?? {}).filter(({ example }) => example !== undefined);
+        assert.equal(examples.length, 1, operationId);
+      }
+    }
+  });
+
+  it("has examples that fit their schemas", () => {
+    const { listExamples, validate } = createValidator(readDocument());
+    const examples = listExamples();
+    assert.ok(examples.length > 400);
+    for (const { pointer, schema, json } of examples) assert.deepEqual(validate(schema, json), [], pointer);
+    assert.notDeepEqual(validate("/components/schemas/RunCreate", { assistant: "chat" }), []);
+  });
+
+  it("lists the codes of each error of a client, with an example of each", () => {
+    const document = readDocument();
+    const { examples, schemas } = document.components as unknown as {
+      examples: Record<string, { value: { code?: string } | string }>;
+      schemas: { Error: { properties: { code: { enum: string[] } } } };
+    };
+    const errorCodes = [...Object.keys(STATUS), ...Object.keys(REASONS)].sort();
+    assert.deepEqual(schemas.Error.properties.code.enum, errorCodes);
+    let codes = 0;
+    for (const { operation } of listOperations(document)) {
+      for (const [status, { description, content = {} }] of Object.entries(operation.responses)) {
+        if (!/^4/.test(status)) continue;
+        const [media] = Object.values(content) as unknown as {
+          example?: Json;
+          examples?: Record<string, { $ref: string }>;
+        }[];
+        // Errors of JSON-RPC have numbers in place of codes.
+        if (media?.example !== undefined) continue;
+        const listed = [...description.matchAll(/`([a-z_]+)`/g)].map(([, code = ""]) => code);
+        const named = Object.keys(media?.examples ?? {});
+        assert.ok(named.length > 0, `${operation.operationId} ${status}`);
+        assert.deepEqual(listed.filter((code) => errorCodes.includes(code)).sort(), [...named].sort());
+        for (const [code, { $ref }] of Object.entries(media?.examples ?? {})) {
+          const { value } = examples[$ref.split("/").at(-1) as string] as { value: { code?: string } | string };
+          if (typeof value !== "string") assert.equal(value.code, code);
+          codes += 1;
+        }
+      }
+    }
+    assert.ok(codes > 500);
+  });
+
+  it("takes any members in objects that list none", () => {
+    const closed: string[] = [];
+    const visit = (node: unknown, path: string): void => {
+      if (typeof node !== "object" || node === null) return;
+      const { type, properties, additionalProperties } = node as Record<string, unknown>;
+      if (type === "object" && !properties && additionalProperties === undefined) closed.push(path);
+      for (const [name, member] of Object.entries(node))
+        if (name !== "example" && name !== "examples") visit(member, `${path}/${name}`);
+    };
+    visit(readDocument(), "");
+    assert.deepEqual(closed, []);
+  });
+
   it("is served", async () => {
     const served = (await (await fake().send("GET", "/openapi.json")).json()) as Record<string, unknown>;
     assert.equal(served.openapi, "3.1.0");
     assert.deepEqual(served.servers, [{ url: "/" }]);
+    assert.deepEqual(readDocument().servers, [{ url: "/" }]);
+    assert.deepEqual((readDocument().info as JsonObject).license, { name: "MIT", identifier: "MIT" });
   });
 });

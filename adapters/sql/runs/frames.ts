@@ -46,6 +46,7 @@ function findCommonEnd(text: string, otherText: string): string {
   return text.slice(surrogateSafeEnd(text, text.length - low));
 }
 
+/** Unpacks the frames of a row. Each shares the end of its text with the one before. Throws a SyntaxError for a damaged row. */
 function unpackFrames(row: string): NewFrame[] {
   let position = row.indexOf("\n");
   const entries = JSON.parse(row.slice(0, position++)) as PackedFrame[];

@@ -35,6 +35,10 @@ export class PendingCounter {
     return creating;
   }
 
+  /**
+   * Replaces the estimate by a count. Runs that are being created now count on top, so it may be too high. Rejects if the count
+   * fails; another one may start then.
+   */
   async #countAgain(deployment: string, estimate: Estimate): Promise<void> {
     // The query may or may not see the runs that are being created now.
     estimate.created = estimate.creating;

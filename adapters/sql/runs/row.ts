@@ -18,6 +18,7 @@ import { toThread } from "../threads.ts";
 export const encodeError = (error: JsonObject | null, stack: string | undefined): string | null =>
   encodeJson(error && stack !== undefined ? { ...error, stack } : error);
 
+/** Returns the error of a run without its stack, which is a member of its own; null without an error. */
 function decodeError(stored: string | null): Pick<RunRow, "error" | "stack"> {
   if (stored === null) return { error: null };
   const { stack, ...error } = JSON.parse(stored) as JsonObject;

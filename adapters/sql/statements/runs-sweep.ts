@@ -71,6 +71,7 @@ interface FeatureShape {
 
 const shapes: readonly FeatureShape[] = RETENTION_TABLES.map(({ name }) => ({ feature: name }));
 
+/** Throws a TypeError for a feature without old rows to delete. */
 function findRetention({ feature }: FeatureShape): (typeof RETENTION_TABLES)[number] {
   const retention = RETENTION_TABLES.find(({ name }) => name === feature);
   if (!retention) throw new TypeError(`Retention deletes no rows of the feature ${feature}`);

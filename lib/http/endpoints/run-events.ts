@@ -190,6 +190,7 @@ export class RunEventMapper {
     return [...closingEvents, { type: "start", run_id, attempt }];
   }
 
+  /** Returns the events of a message or a part of one; none for other JSON and for parts of tool messages. */
   #mapMessage([message = null, metadata = null]: readonly Json[]): RunEvent[] {
     if (!isObject(message)) return [];
     const messageMetadata = isObject(metadata) ? metadata : {};
@@ -233,6 +234,10 @@ export class RunEventMapper {
     return events;
   }
 
+  /**
+   * Returns the events of a state: its interrupts, and the values if it is one of the root graph. A frame that has only
+   * interrupts is no state.
+   */
   #mapValues(namespace: readonly string[], { __interrupt__: interrupts, ...values }: JsonObject): RunEvent[] {
     const events = this.#mapInterrupts(namespace, interrupts);
     // A frame that contains only an interrupt is no state.

@@ -34,6 +34,7 @@ export function watchThreads({ service, resources }: RequestContext, threads: re
     }),
   );
 
+  /** Reads the next of the threads in turn and notes it as changed if its time has changed, or if it was deleted. */
   async function poll(): Promise<void> {
     const id = threads[pollCount++ % threads.length] as string;
     const updated_at = (await resources.threads.get(id, { state: false }).catch(nullIfNotFound))?.updated_at ?? null;

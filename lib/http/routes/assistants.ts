@@ -102,6 +102,7 @@ async function readVersion(context: RequestContext<{ version?: number }, { versi
   return versionNumber;
 }
 
+/** Responds with the schemas of the subgraphs of an assistant: all of them, or those of the namespace in the path. */
 async function respondWithSubgraphs(context: RequestContext<unknown, { recurse?: boolean }>): Promise<Response> {
   const namespace = context.params.namespace === undefined ? null : readPathSegment(context, "namespace");
   const { recurse } = context.query();

@@ -48,6 +48,7 @@ function readTextSubmission(params: URLSearchParams): FeedbackSubmission {
 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
+/** Returns a number or a boolean if the text is one, null for an empty text, else the text. */
 function parseTextValue(text: string): string | number | boolean | null {
   if (text === "") return null;
   if (NUMBER.test(text)) return Number(text);
@@ -164,6 +165,7 @@ function readExpiry(
   return now + lifetime_ms;
 }
 
+/** Reads the run and the page of a list of tokens. Throws `invalid` that names all wrong parameters. */
 function readTokenQuery(params: URLSearchParams): { readonly run_id: string } & Page {
   return validateWith((report) => ({
     run_id: readRequiredId(readSingleParam(params, "run_id", report), ["query", "run_id"], report),

@@ -144,6 +144,7 @@ const toSource = (
   ...(input?.metadata === undefined ? {} : { source_metadata: input.metadata }),
 });
 
+/** Parses a submission in a JSON body. Throws `invalid`, also for what is no object. */
 export const readSubmission = (bytes: Uint8Array): FeedbackSubmission => ({
   ...parseWithSchema(submission, readObjectBody(bytes), ["body"]),
   from: "body",
@@ -239,6 +240,7 @@ export const feedbackLink: FieldSchema<LinkInput> = withDescription(
   "Without `expires_in` and `expires_at` it expires after 3 hours; 365 days at most",
 ) as FieldSchema<LinkInput>;
 
+/** Returns the config without null members; null without one. */
 export function toFeedbackConfig(input: ConfigInput | null | undefined): FeedbackConfig | null {
   if (!input) return null;
   const { type, min, max, categories } = input;

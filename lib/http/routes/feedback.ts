@@ -23,6 +23,7 @@ const readFeedbackQuery = (params: URLSearchParams): FeedbackFilter & Page =>
 const readStatsQuery = (params: URLSearchParams): FeedbackFilter =>
   validateWith((report) => readFilter(params, report));
 
+/** Returns null for a text that is no boolean. */
 function parseBoolean(value: string): boolean | null {
   if (/^(?:true|1)$/i.test(value)) return true;
   return /^(?:false|0)$/i.test(value) ? false : null;
@@ -45,6 +46,7 @@ function readFilter(params: URLSearchParams, report: ReportFinding): FeedbackFil
     };
   };
   const readUuidItem = (value: string, loc: FindingLocation): string => readUuid(value, loc, report);
+  /** Returns the value unchanged. Reports one that is no source of feedback. */
   const readSource = (value: string, loc: FindingLocation): string => {
     if (!(FEEDBACK_SOURCES as readonly string[]).includes(value))
       report(loc, `must be one of ${FEEDBACK_SOURCES.join(", ")}`, "enum");

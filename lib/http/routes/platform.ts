@@ -236,6 +236,7 @@ function createRecordStream(
   let position = 0;
   return new ReadableStream<Uint8Array>(
     {
+      /** Enqueues the next part of the records, the head before the first and the tail after the last one. Then closes. */
       pull(controller) {
         const next = position + RECORDS_PER_CHUNK;
         const part = position < records.length ? chunk(records.slice(position, next), position) : "";

@@ -160,6 +160,7 @@ function openSocket(context: RequestContext, thread_id: string, thread: Authoriz
   });
   handler.streamingBodies.openCount++;
   let isOpen = true;
+  /** Ends the session of the socket and no longer counts it as an open stream. Counts once, however often it is called. */
   const close = (): void => {
     if (isOpen) handler.streamingBodies.openCount--;
     isOpen = false;

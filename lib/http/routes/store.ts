@@ -152,6 +152,7 @@ function readItemAddress(bytes: Uint8Array, context: BodyContext): ItemAddress {
   return { namespace: validateLabels("namespace", namespace, 1), key: validateKey(key) };
 }
 
+/** Parses the search of a body. Throws `invalid` for wrong members, labels and filters. */
 function readItemSearch(bytes: Uint8Array, context: BodyContext): ItemSearch {
   const search = parse.readObject(bytes, itemSearch, context);
   validateLabels("namespace_prefix", search.namespace_prefix, 0);
@@ -159,6 +160,7 @@ function readItemSearch(bytes: Uint8Array, context: BodyContext): ItemSearch {
   return search;
 }
 
+/** Parses the search of a body. Throws `invalid` for wrong members and labels. */
 function readNamespaceSearch(bytes: Uint8Array, context: BodyContext): NamespaceSearch {
   const search = parse.readObject(bytes, namespaceSearch, context);
   validateLabels("prefix", search.prefix ?? [], 0);

@@ -21,6 +21,10 @@ import { createInputRequiredFrames } from "./waiting.ts";
 
 const NO_HISTORY: HistoryChoice = { scope: "context", length: 0 };
 
+/**
+ * Returns the task as JSON, without waiting for it. Throws `not_found` for an unknown task or one of another assistant, and an
+ * A2aError for an invalid history length.
+ */
 export async function getTask({ context, request, assistant_id }: A2aRequestContext<"GetTask">): Promise<JsonObject> {
   const history = readHistoryChoice(request.params, context.request.headers);
   const protocolRequest = await requireTask(context.resources, request.params.id, assistant_id);

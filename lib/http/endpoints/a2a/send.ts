@@ -94,6 +94,7 @@ async function planContinuation(requestContext: SendContext, message: A2aUserMes
   };
 }
 
+/** Reads the task of a run as it is now, not as it was when it started. */
 async function readCurrentTask(
   { context: { resources } }: SendContext,
   startedRun: Run,

@@ -139,6 +139,7 @@ class TaskStream {
     return this.#ready.splice(0);
   }
 
+  /** Ends the subscription to the run; frames that are waiting are not sent. The run goes on. */
   leave(): void {
     this.#isDone = true;
     this.#frames.leave();
@@ -152,6 +153,10 @@ class TaskStream {
     }
   }
 
+  /**
+   * Collects the text of the answer, and pushes the events of the start and the end of the run. Returns a promise where it must
+   * read state first, else undefined. Ignores other events.
+   */
   #handle(event: RunEvent): Promise<void> | undefined {
     if (event.type === "text-delta" && isTaskOutput(event.namespace))
       this.#answer.append(event.message_id, event.delta);
@@ -191,6 +196,7 @@ class TaskStream {
     this.#push({ statusUpdate: { ...this.#ids, status: { state, timestamp } } });
   }
 
+  /** Pushes a piece of the answer as an artifact update. Does nothing for no piece. */
   #pushPiece(piece: ReturnType<AnswerText["drain"]>, lastChunk = false): void {
     if (!piece) return;
     const { parts, append } = piece;

@@ -83,6 +83,7 @@ export class AguiMapper {
     return this.#values === null;
   }
 
+  /** Returns the event RUN_STARTED, which also names the run of this service if it has another id. */
   start(): AguiEvent {
     const { threadId, runId, parentRunId, run_id } = this.#options;
     return {
@@ -359,6 +360,7 @@ function toInterruptJson(id: string, value: Json, toolCalls: ReadonlyMap<string,
 /** Converts `<message id>:<index>` to `<message id>:r<index>`. */
 const toReasoningId = (part: string): string => part.replace(/:([^:]*)$/, ":r$1");
 
+/** Returns the event CUSTOM with the name and payload of the data; named `custom`, with all of the data, if it has no name. */
 function createCustomEvent(data: Json): AguiEvent {
   const { name, payload } = isObject(data) ? data : {};
   const value = payload === undefined ? data : payload;

@@ -138,6 +138,10 @@ export class UIMessageMapper {
     }
   }
 
+  /**
+   * Returns the last chunks of a failed run: open calls end, then the error, the end of the step and the finish. Marks the
+   * message as failed.
+   */
   #mapError(errorText: string): UIMessageChunk[] {
     this.#hasFailed = true;
     const calls = this.#calls.endOpen();
@@ -272,6 +276,7 @@ export class UIMessageMapper {
       : this.#calls.approveOthers(approvalInterruptId, this.#newest);
   }
 
+  /** Returns the chunk that ends the open step; none if no step is open. */
   #closeStep(): UIMessageChunk[] {
     if (!this.#isStepOpen) return [];
     this.#isStepOpen = false;

@@ -81,6 +81,7 @@ function toToolCallParts(tool_calls: Json | undefined): ToolCallPart[] {
   );
 }
 
+/** Returns one message with the text and the tool calls; none if both are empty. */
 function createAssistantMessages(text: string, calls: ToolCallPart[]): ModelMessage[] {
   if (calls.length > 0)
     return [{ role: "assistant", content: text === "" ? calls : [{ type: "text", text }, ...calls] }];
@@ -98,6 +99,9 @@ function toToolMessages(
   return [{ role: "tool", content: [{ type: "tool-result", toolCallId: tool_call_id, toolName, output }] }];
 }
 
+/**
+ * Returns the content as text if all of its blocks are text, else as parts. Blocks that are neither text nor a file are dropped.
+ */
 function toUserContent(content: Json): string | (TextPart | FilePart)[] {
   const blocks = Array.isArray(content) ? content.filter(isObject) : [];
   if (blocks.every(({ type }) => type === "text")) return toContentText(content);

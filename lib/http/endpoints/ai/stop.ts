@@ -123,6 +123,10 @@ class StreamedMessages {
     if (message && event.type === "text-delta") message.text += event.delta;
   }
 
+  /**
+   * Starts a message, or continues the one with this id. Deletes the message that an earlier attempt has lost, unless it is this
+   * one.
+   */
   #open({ message_id: id, namespace, node }: Extract<RunEvent, { type: "message-open" }>): void {
     if (this.#lost !== null && this.#lost !== id) this.byId.delete(this.#lost);
     [this.#last, this.#lost] = [id, null];

@@ -21,6 +21,7 @@ export class SubagentOutputs {
   /** The text of the newest message and its emitted length, by tool call id. */
   readonly #texts = new Map<string, { text: string; emittedChars: number }>();
 
+  /** Records which tool call a task runs. Ignores a task that runs none. */
   registerTask(data: Json): void {
     const { id = null, input = null } = isObject(data) ? data : {};
     const call = isObject(input) ? (input.lg_tool_call ?? input) : null;

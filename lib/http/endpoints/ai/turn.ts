@@ -212,6 +212,9 @@ export function createChunkFrames(
     };
   }
 
+  /**
+   * Returns the frames of the chunks before the run, without those that the client has already or that lie before its position.
+   */
   function createPreludeFrames(): Frame[] {
     return chunks.flatMap(({ chunk, isKnownToClient }, index) => {
       const frame =
@@ -222,6 +225,10 @@ export function createChunkFrames(
     });
   }
 
+  /**
+   * Returns the frames of an event frame; the end of the run adds `[DONE]` and the mark of the last frame. Notes the frame id for
+   * the ids of the chunks.
+   */
   function mapFrame(frame: FrameEvents): Frame[] {
     frameId = frame.frame_id;
     const mapped = frame.events.flatMap((event) => mapper.map(event));

@@ -109,6 +109,7 @@ export async function createElicitedResult(
   );
 }
 
+/** Returns a tool error that says that the server is stopping and where the result will be. */
 export function createStoppingResult({ request }: ToolCallContext, run: Run): JsonObject {
   const text = `The server is stopping. The run goes on, and its result will be in the conversation ${run.thread_id}`;
   return toResultMessage(request, toToolError(text), toResultMeta(run));

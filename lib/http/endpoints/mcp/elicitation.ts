@@ -33,6 +33,7 @@ export class StreamingToolResult {
   #listener: ((message: StreamedMessage) => void) | undefined;
   #release = (): void => {};
 
+  /** Passes a message to the stream; before the stream has started, queues it. */
   send(message: StreamedMessage): void {
     if (this.#listener) this.#listener(message);
     else this.#queue.push(message);

@@ -174,6 +174,10 @@ function matchesMember(value: Json | undefined, schema: Json): boolean {
   }
 }
 
+/**
+ * Returns true if the content has all required members and each member fits its schema. Members that the schema does not name are
+ * ignored.
+ */
 function matchesForm(content: JsonObject, schema: JsonObject): boolean {
   const required = Array.isArray(schema.required) ? schema.required : [];
   const properties = isObject(schema.properties) ? schema.properties : {};

@@ -73,12 +73,17 @@ export async function subscribeToTasks(
   ready.push(...states);
   const watch = watchThreads(context, [...new Set([...watched.values()].map(({ thread_id }) => thread_id))]);
 
+  /** Ends the subscription: queues the result of the request as the last frame and closes the watch. */
   function end(): void {
     isDone = true;
     watch.close();
     ready.push(createMessageFrame(toResultMessage(request, {}, { [SUBSCRIPTION_ID]: request.id }), true));
   }
 
+  /**
+   * Waits for a change of a thread, then checks the watched tasks on the threads that changed. Does nothing once the subscription
+   * has ended.
+   */
   async function checkChangedTasks(): Promise<void> {
     const changed = await watch.next();
     if (isDone) return;

@@ -177,6 +177,7 @@ class Progress {
     }
   }
 
+  /** Keeps a note for the next notification. Ignores null and a note whose progress is not higher than that of the last one. */
   #setNote(note: ProgressNote | null): void {
     // Progress must increase, but an agent can emit the same value twice.
     if (!note || note.progress <= this.#lastProgress) return;

@@ -51,6 +51,10 @@ const isPublicServer = ({ service: { options } }: RequestContext): boolean =>
 /** Pages of tools by offset, for each active request: the messages of a batch share them. */
 const toolPages = new WeakMap<RequestContext, Map<number, Promise<JsonObject[]>>>();
 
+/**
+ * Returns the JSON of the tools. Reads the schemas of each of them. Members that continue a conversation are left out if the
+ * options disable them.
+ */
 async function readPage(context: RequestContext, tools: readonly Tool[]): Promise<JsonObject[]> {
   const { resume_arguments = true } = context.service.options.http?.mcp ?? {};
   const toolsJson: JsonObject[] = [];
@@ -79,6 +83,10 @@ async function listToolsPage(context: RequestContext, request: McpRequest<"tools
   return toResultMessage(request, result);
 }
 
+/**
+ * Returns the result of `initialize`, with the requested version, or the newest legacy one if it is not supported. Keeps no
+ * session.
+ */
 function initialize(request: McpRequest<"initialize">): JsonObject {
   const { protocolVersion: requestedVersion } = request.params;
   const protocolVersion =

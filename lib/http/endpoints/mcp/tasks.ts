@@ -150,6 +150,7 @@ export async function readTask(
   return { thread_id: protocolRequest.firstRun.thread_id, header: toTaskHeader(context, protocolRequest), state };
 }
 
+/** Returns the task with its state as it is now; does not wait. Throws an McpError for an unknown task. */
 export async function getTask(context: RequestContext, request: McpRequest<"tasks/get">): Promise<JsonObject> {
   const { header, state } = await readTask(context, request, request.params.taskId);
   return toResultMessage(request, { ...header, ...state });

@@ -120,6 +120,7 @@ const MESSAGE: JsonObject = { type: "string", description: "The text for the age
 const THREAD: JsonObject = { type: "string", description: "Continue this conversation" };
 const RESUME: JsonObject = { description: "Answer to the question that the last call asked" };
 
+/** Returns the names of the members of a schema; null without a schema or members, which means that any are allowed. */
 function readMemberNames(schema: JsonObject | null): ReadonlySet<string> | null {
   const names = schema && isObject(schema.properties) ? Object.keys(schema.properties) : [];
   return names.length > 0 ? new Set(names) : null;

@@ -29,13 +29,17 @@ interface Schema {
   readonly properties?: object;
 }
 interface Answer {
-  readonly content?: Readonly<Record<string, { readonly schema: Schema }>>;
+  readonly $ref?: string;
+  readonly content?: Readonly<Record<string, { readonly schema: Schema; readonly examples?: object }>>;
 }
 interface Description {
   readonly paths: Readonly<
     Record<string, Readonly<Record<string, { readonly responses: Readonly<Record<string, Answer>> }>>>
   >;
-  readonly components: { readonly schemas: Readonly<Record<string, Schema>> };
+  readonly components: {
+    readonly schemas: Readonly<Record<string, Schema>>;
+    readonly responses: Readonly<Record<string, Answer>>;
+  };
 }
 
 const createPattern = ({ path }: Pick<Route, "path">): RegExp =>
@@ -78,6 +82,20 @@ describe("the recorded exchanges", () => {
     );
     const undocumented = unnamed.map(({ request, status }) => `${status} ${request.slice(0, 120)}`);
     assert.deepEqual(undocumented, [], "add the status to `errors` of its row");
+  });
+
+  it("have only codes that the OpenAPI document names", () => {
+    const unnamed = exchanges.flatMap((exchange) => {
+      const answer = findResponses(exchange)?.[exchange.status];
+      const { content } = answer?.$ref
+        ? (components.responses[answer.$ref.split("/").at(-1) ?? ""] ?? {})
+        : (answer ?? {});
+      const { examples } = content?.["application/json"] ?? {};
+      if (exchange.status < 400 || !examples) return [];
+      const { code } = JSON.parse(exchange.body) as { readonly code: string };
+      return code in examples ? [] : [`${exchange.status} ${code} ${exchange.request.slice(0, 120)}`];
+    });
+    assert.deepEqual(unnamed, [], "add the code to `codes` of its text in scripts/openapi/operations");
   });
 
   it("have only members that the OpenAPI document names", () => {
