@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { resumingFetch } from "../../adapters/ai-client.ts";
 import { type AnyChat, openChat, plain } from "../compat/ai/chat.ts";
-import { type Program, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
+import { createTemporaryFolder, type Program, start, waitForUrl } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 const serve = (file: string, port = "0"): Program => start("test/compat/ai/serve.ts", [file, port], { cwd: "." });
@@ -16,7 +16,7 @@ const fetchAt = (url: () => string) => (input: string | URL | Request, init?: Re
 
 describe("a chat of the AI SDK after kill -9", () => {
   it("breaks on the page, and the page follows the run to its end in the next process", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const file = join(folder.path, "chat.db");
     await using first = serve(file);
     let url = await waitForUrl(first);
@@ -41,7 +41,7 @@ describe("a chat of the AI SDK after kill -9", () => {
   });
 
   it("keeps the steps of a graph that the killed process stored", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const file = join(folder.path, "chat.db");
     await using first = serve(file);
     let url = await waitForUrl(first);
@@ -61,7 +61,7 @@ describe("a chat of the AI SDK after kill -9", () => {
   });
 
   it("accepts the approval that the killed process requested", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const file = join(folder.path, "chat.db");
     await using first = serve(file);
     let url = await waitForUrl(first);
@@ -84,7 +84,7 @@ describe("a chat of the AI SDK after kill -9", () => {
 
   for (const version of [7, 6, 5] as const) {
     it(`resumes by itself with resumingFetch (${version})`, async () => {
-      using folder = temporaryFolder();
+      using folder = createTemporaryFolder();
       const file = join(folder.path, "chat.db");
       await using first = serve(file);
       const url = await waitForUrl(first);

@@ -8,7 +8,7 @@ import { createReactAgent } from "@langchain/langgraph/prebuilt";
 import { type App, type AppOptions, createApp } from "../../adapters/app.ts";
 import { serve } from "../../adapters/node/mod.ts";
 import { ConfigError, type FunctionJob } from "../../lib/mod.ts";
-import { runtime, temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder, runtime } from "../support/programs.ts";
 
 const quiet = { environment: { log() {} } };
 const echo = async function* ({ messages }: { readonly messages: readonly { content?: unknown }[] }) {
@@ -131,7 +131,7 @@ describe(`createApp on ${runtime}`, () => {
   });
 
   it("creates a database file, and serves it on a port with a detached fetch", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const database = join(folder.path, "agents.db");
     let thread_id: string;
     {
@@ -153,7 +153,7 @@ describe(`createApp on ${runtime}`, () => {
   });
 
   it("opens libSQL by its URL", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const database = { url: `file:${join(folder.path, "libsql.db")}` };
     const app = await createApp({ database, agents: { echo }, ...quiet });
     {
@@ -185,7 +185,7 @@ describe(`createApp on ${runtime}`, () => {
   });
 
   it("lists every problem of its options at once, and opens no database", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const file = join(folder.path, "never.db");
     assert.deepEqual(
       await findProblems({
@@ -244,7 +244,7 @@ describe(`createApp on ${runtime}`, () => {
   });
 
   it("names a database that it cannot open, and what is missing", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const agents = { echo };
     assert.deepEqual(await findProblems({}), [
       'database: missing. Give a file path such as "agents.db", ":memory:", or a libSQL or postgres: URL',

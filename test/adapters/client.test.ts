@@ -8,17 +8,17 @@ import { Client as Client2 } from "langgraph-sdk-2";
 import { client, RunFailed } from "../../adapters/client.ts";
 import { serve } from "../../adapters/node/mod.ts";
 import { RunFailed as RunFailedInProcess } from "../../lib/mod.ts";
-import { type AgentPlace, agentCallsSuite, openService, runWithFeedback } from "../support/agent-calls.ts";
+import { type AgentHarness, agentCallsSuite, openService, runWithFeedback } from "../support/agent-calls.ts";
 
 type SdkClient = Exclude<Parameters<typeof client>[0], { readonly apiUrl?: string }>;
 
 /** Opens a server, and a client of the SDK for it. */
-const open = (connect: (apiUrl: string) => Parameters<typeof client>[0]) => async (): Promise<AgentPlace> => {
+const open = (connect: (apiUrl: string) => Parameters<typeof client>[0]) => async (): Promise<AgentHarness> => {
   const { fetch, service, ...place } = await openService();
   const listener = await serve((request) => fetch(request), { hostname: "127.0.0.1", port: 0 });
   const { agent } = client<Record<string, never>>(connect(`http://127.0.0.1:${listener.port}`));
   return {
-    agent: agent as AgentPlace["agent"],
+    agent: agent as AgentHarness["agent"],
     service,
     async [Symbol.asyncDispose]() {
       await place[Symbol.asyncDispose]();

@@ -12,7 +12,7 @@ import type { Page } from "playwright-core";
 import { serve } from "../../adapters/node/mod.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { langchainAgents, ran } from "../compat/ai/agents.ts";
-import { root, start, temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder, root, start } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 import { type Host, openBrowser, openHost } from "./browser.ts";
 
@@ -23,8 +23,8 @@ const require = createRequire(join(PACKAGES, "any.js"));
 process.env.COPILOTKIT_TELEMETRY_DISABLED = "true";
 
 /** A folder with the example, its packages, and this checkout as the package. Servers listen on free ports. */
-function exampleFolder(): ReturnType<typeof temporaryFolder> {
-  const folder = temporaryFolder();
+function exampleFolder(): ReturnType<typeof createTemporaryFolder> {
+  const folder = createTemporaryFolder();
   mkdirSync(join(folder.path, "node_modules"));
   for (const name of readdirSync(PACKAGES)) {
     if (!name.startsWith(".")) symlinkSync(join(PACKAGES, name), join(folder.path, "node_modules", name));

@@ -4,7 +4,7 @@ import { serve } from "../../adapters/node/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { type AgentFunction, createService, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
-import { temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder } from "../support/programs.ts";
 import { openHost } from "./browser.ts";
 
 export interface Deployed extends AsyncDisposable {
@@ -14,7 +14,7 @@ export interface Deployed extends AsyncDisposable {
 }
 
 export async function openDeployed(script: string): Promise<Deployed> {
-  const folder = temporaryFolder();
+  const folder = createTemporaryFolder();
   const start = async (waits: boolean) => {
     const agent: AgentFunction = async function* ({ signal }: FunctionJob) {
       yield "Half. ";

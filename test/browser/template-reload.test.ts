@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { build } from "esbuild";
 import { createServer, type UserConfig } from "vite";
-import { root, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
+import { createTemporaryFolder, root, start, waitForUrl } from "../support/programs.ts";
 import { bundleTemplate, openBrowser } from "./browser.ts";
 
 const template = join(root, "templates/react");
@@ -69,7 +69,7 @@ async function openVite(url: string, folder: string, script: string) {
 
 describe("the template react behind the proxy of Vite", () => {
   it("continues after the agent was reloaded, also the second time", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     cpSync(join(template, "src"), join(folder.path, "src"), { recursive: true });
     writeFileSync(join(folder.path, "package.json"), '{ "type": "module" }');
     writeFileSync(join(folder.path, "greenroom.json"), '{ "graphs": { "agent": "./src/agent.ts:agent" } }');

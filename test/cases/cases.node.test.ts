@@ -4,12 +4,12 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Case, Fields } from "./case.ts";
-import { casesIn, createTextCases } from "./files.ts";
+import { createTextCases, readCases } from "./files.ts";
 
 const FOLDER = fileURLToPath(new URL(".", import.meta.url));
 
 describe("case files", () => {
-  for (const { name, run } of casesIn(FOLDER)) it(name, run);
+  for (const { name, run } of readCases(FOLDER)) it(name, run);
 });
 
 type Entry = Record<string, unknown>;

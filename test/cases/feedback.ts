@@ -25,7 +25,7 @@ import {
 } from "./expect.ts";
 import { type Accounts, BASE_URL, type Host, startHost } from "./host.ts";
 import { runListCase } from "./lists.ts";
-import { descriptionsIn, makeToken, namesIn, parseDuration, type Recipe, readRecipe } from "./tokens.ts";
+import { makeToken, parseDescriptions, parseDuration, parseNames, type Recipe, readRecipe } from "./tokens.ts";
 
 /** Groups of a feedback file. */
 export const FEEDBACK_GROUPS = "format about now run_id cases sequences list_cases stored_example";
@@ -60,13 +60,13 @@ export interface Stage extends AsyncDisposable {
   readonly kinds: Kinds;
 }
 
-export function feedbackCases(file: string, of: Fields): readonly Case[] {
+export function createFeedbackCases(file: string, of: Fields): readonly Case[] {
   let setting: Setting;
   try {
     const now = Date.parse(text(of, "now"));
     if (Number.isNaN(now)) throw new UnsupportedCaseError("the field now is no moment");
     const about = typeof of["about"] === "string" ? of["about"] : "";
-    setting = { now, run_id: text(of, "run_id"), about: descriptionsIn(about) };
+    setting = { now, run_id: text(of, "run_id"), about: parseDescriptions(about) };
   } catch (error) {
     return [createFailingCase(file, (error as Error).message)];
   }
@@ -170,7 +170,7 @@ export async function listRecords({ host }: Stage): Promise<readonly Fields[]> {
 
 async function runRequest(setting: Setting, of: Fields): Promise<void> {
   const path = text(of, "path");
-  await using stage = await openStage(setting, namesIn(path));
+  await using stage = await openStage(setting, parseNames(path));
   const raw = of["raw_body"];
   if (raw !== undefined && (typeof raw !== "string" || of["body"] !== undefined)) {
     throw new UnsupportedCaseError("raw_body is no text, or beside a body");
@@ -220,7 +220,7 @@ async function runSequence(setting: Setting, of: Fields): Promise<void> {
     ...(of["repeat"] === undefined ? [] : [list(of, "repeat")[1]]),
     ...(of["list"] === undefined ? [] : readSteps(of, "list")).map(([request]) => request),
   ];
-  const names = paths.flatMap((path) => (typeof path === "string" ? namesIn(path) : []));
+  const names = paths.flatMap((path) => (typeof path === "string" ? parseNames(path) : []));
   // Steps may speak of a token's expiry without naming it in a path.
   await using stage = await openStage(setting, names.length > 0 ? names : ["plain"]);
   const headers = readHeaders(of);
@@ -260,17 +260,17 @@ async function runSequence(setting: Setting, of: Fields): Promise<void> {
         throw new UnsupportedCaseError("repeat is [method, path, body, times]");
       }
       // `…/{a} and {b}`: the same path with each of them in turn.
-      const all = namesIn(path).map((name) => `${path.slice(0, path.indexOf("{"))}{${name}}`);
+      const all = parseNames(path).map((name) => `${path.slice(0, path.indexOf("{"))}{${name}}`);
       const turns = all.length > 1 ? all : [path];
       for (let i = 0; i < (times as number); i++) await send(method, turns[i % turns.length], body, 200);
     },
     async then_list_scores_sorted() {
       const scores = (await listRecords(stage)).map(({ score }) => score);
-      assert.deepEqual(inOrder(scores), inOrder(list(of, "then_list_scores_sorted")));
+      assert.deepEqual(sortValues(scores), sortValues(list(of, "then_list_scores_sorted")));
     },
     async then_list_keys_sorted() {
       const keys = (await listRecords(stage)).map(({ key }) => key);
-      assert.deepEqual(inOrder(keys), inOrder(list(of, "then_list_keys_sorted")));
+      assert.deepEqual(sortValues(keys), sortValues(list(of, "then_list_keys_sorted")));
     },
     async list() {
       for (const [request, count, ...extraParts] of readSteps(of, "list")) {
@@ -297,7 +297,7 @@ export function authFor(of: Fields, path: string, status: unknown): unknown {
 }
 
 /** Numbers by their size, everything else by its text. */
-const inOrder = (values: readonly unknown[]): readonly unknown[] =>
+const sortValues = (values: readonly unknown[]): readonly unknown[] =>
   [...values].sort((a, b) => {
     if (typeof a === "number" && typeof b === "number") return a - b;
     const [leftText, rightText] = [String(a), String(b)];

@@ -2,9 +2,9 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type Case, createFailingCase, type Fields, isFields, listUnknownFields } from "./case.ts";
-import { FEEDBACK_GROUPS, feedbackCases } from "./feedback.ts";
-import { USAGE_GROUPS, usageCases } from "./usage.ts";
-import { WEBHOOK_GROUPS, webhookCases } from "./webhooks.ts";
+import { createFeedbackCases, FEEDBACK_GROUPS } from "./feedback.ts";
+import { createUsageCases, USAGE_GROUPS } from "./usage.ts";
+import { createWebhookCases, WEBHOOK_GROUPS } from "./webhooks.ts";
 
 const FORMAT = 1;
 
@@ -17,12 +17,12 @@ interface Kind {
 }
 
 const KINDS: readonly Kind[] = [
-  { marks: "cases sequences list_cases", groups: FEEDBACK_GROUPS, cases: feedbackCases },
-  { marks: "dataset queries stride_cases error_cases csv_cells", groups: USAGE_GROUPS, cases: usageCases },
+  { marks: "cases sequences list_cases", groups: FEEDBACK_GROUPS, cases: createFeedbackCases },
+  { marks: "dataset queries stride_cases error_cases csv_cells", groups: USAGE_GROUPS, cases: createUsageCases },
   {
     marks: "policies url_cases delivery_cases header_templates config_cases",
     groups: WEBHOOK_GROUPS,
-    cases: webhookCases,
+    cases: createWebhookCases,
   },
 ];
 
@@ -51,12 +51,12 @@ export function createTextCases(file: string, text: string): readonly Case[] {
 }
 
 /** Creates all cases of the `.json` files of a folder, by name; of one file if the path is one. */
-export function casesIn(path: string): readonly Case[] {
-  const casesOfFile = (file: string): readonly Case[] => createTextCases(basename(file), readFileSync(file, "utf8"));
-  if (!statSync(path).isDirectory()) return casesOfFile(path);
+export function readCases(path: string): readonly Case[] {
+  const readCaseFile = (file: string): readonly Case[] => createTextCases(basename(file), readFileSync(file, "utf8"));
+  if (!statSync(path).isDirectory()) return readCaseFile(path);
   const files = readdirSync(path)
     .filter((name) => name.endsWith(".json"))
     .sort();
   if (files.length === 0) return [createFailingCase(path, "there is no case file in this folder")];
-  return files.flatMap((name) => casesOfFile(join(path, name)));
+  return files.flatMap((name) => readCaseFile(join(path, name)));
 }

@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { type Fields, isFields, text, UnsupportedCaseError } from "./case.ts";
 import { EXPECTED, expectAnswer, expectStatus, parseBody } from "./expect.ts";
 import { authFor, openStage, type Setting, type Stage } from "./feedback.ts";
-import { namesIn } from "./tokens.ts";
+import { parseNames } from "./tokens.ts";
 
 /** Returns the id of a further run, for `{run2}` and so on. */
-const otherRun = (name: string): string => `0f0f0f0f-1111-4222-8333-${name.slice(3).padStart(12, "5")}`;
+const toRunId = (name: string): string => `0f0f0f0f-1111-4222-8333-${name.slice(3).padStart(12, "5")}`;
 
 interface Stored extends Fields {
   readonly id: string;
@@ -21,17 +21,17 @@ interface Stored extends Fields {
 
 export async function runListCase(setting: Setting, of: Fields): Promise<void> {
   const path = text(of, "path");
-  const otherNames = namesIn(path).filter((name) => /^run\d+$/.test(name));
-  const strange = namesIn(path).find((name) => name !== "run" && !otherNames.includes(name));
+  const otherNames = parseNames(path).filter((name) => /^run\d+$/.test(name));
+  const strange = parseNames(path).find((name) => name !== "run" && !otherNames.includes(name));
   if (strange !== undefined) throw new UnsupportedCaseError(`unknown name {${strange}}`);
   await using stage = await openStage(setting, []);
-  const runs = [...new Set([setting.run_id, ...["run2", ...otherNames].map(otherRun)])];
+  const runs = [...new Set([setting.run_id, ...["run2", ...otherNames].map(toRunId)])];
   const started_at = setting.now - 60_000;
   await stage.host.test.addTraces(runs.slice(1).map((trace_id) => ({ trace_id, started_at })));
   const records = await store(stage, runs);
   const tokens = await storeTokens(stage, runs);
 
-  const sentPath = path.replace(/\{(\w+)\}/g, (_, name: string) => (name === "run" ? setting.run_id : otherRun(name)));
+  const sentPath = path.replace(/\{(\w+)\}/g, (_, name: string) => (name === "run" ? setting.run_id : toRunId(name)));
   const { status = 200 } = of;
   const answer = await stage.host.ask("GET", sentPath, { auth: authFor(of, sentPath, status) });
   const expected = Object.entries(of).filter(([name]) => EXPECTED.split(" ").includes(name));
@@ -41,13 +41,16 @@ export async function runListCase(setting: Setting, of: Fields): Promise<void> {
   const body = parseBody(answer);
   switch (url.pathname) {
     case "/api/v1/feedback":
-      assert.deepEqual(body, paged(records.filter(createFilter(url.searchParams)).sort(newestFirst), url.searchParams));
+      assert.deepEqual(
+        body,
+        selectPage(records.filter(createFilter(url.searchParams)).sort(newestFirst), url.searchParams),
+      );
       return;
     case "/api/v1/feedback/tokens": {
       const of_run = tokens.filter(({ run_id }) => run_id === url.searchParams.get("run_id"));
       assert.deepEqual(
         (body as readonly Fields[]).map(({ id }) => id),
-        paged(of_run, url.searchParams).map(({ id }) => id),
+        selectPage(of_run, url.searchParams).map(({ id }) => id),
       );
       return;
     }
@@ -121,7 +124,7 @@ function createFilter(params: URLSearchParams): (record: Stored) => boolean {
 const newestFirst = (a: Stored, b: Stored): number =>
   Date.parse(b.created_at) - Date.parse(a.created_at) || (a.id < b.id ? -1 : 1);
 
-function paged<Item>(items: readonly Item[], params: URLSearchParams): readonly Item[] {
+function selectPage<Item>(items: readonly Item[], params: URLSearchParams): readonly Item[] {
   const offset = Number(params.get("offset") ?? 0);
   return items.slice(offset, offset + Number(params.get("limit") ?? 100));
 }

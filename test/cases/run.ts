@@ -11,7 +11,7 @@ import { resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Case } from "./case.ts";
-import { casesIn } from "./files.ts";
+import { readCases } from "./files.ts";
 
 /** Resolves DIR from the working directory of the command: npm starts programs in the package's folder. */
 function resolveFolder(path: string): string {
@@ -28,7 +28,7 @@ for (const event of ["uncaughtException", "unhandledRejection"]) {
 }
 
 /** Rejects with what is wrong, also when the case comes to no end. */
-async function settle({ run }: Case): Promise<void> {
+async function runToEnd({ run }: Case): Promise<void> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`no end after ${PATIENCE_MS / 1_000} seconds`)), PATIENCE_MS);
@@ -45,7 +45,7 @@ async function settle({ run }: Case): Promise<void> {
 async function main(path: string): Promise<number> {
   let cases: readonly Case[];
   try {
-    cases = casesIn(path);
+    cases = readCases(path);
   } catch (error) {
     console.log(`${path}: ${(error as Error).message}`);
     cases = [];
@@ -54,7 +54,7 @@ async function main(path: string): Promise<number> {
   let passed = 0;
   for (const testCase of cases) {
     try {
-      await settle(testCase);
+      await runToEnd(testCase);
       passed += 1;
     } catch (error) {
       failed += 1;

@@ -51,7 +51,7 @@ export function parseDuration(amount: string): number {
 }
 
 /** Parses the descriptions of the names in braces in the file's `about`: `{a}, {b}: description;` */
-export function descriptionsIn(about: string): ReadonlyMap<string, string> {
+export function parseDescriptions(about: string): ReadonlyMap<string, string> {
   const matches = [...about.matchAll(/((?:\{\w+\}(?:,| and)? ?)+): ?([^;{}]+?)(?:[;.](?=\s|$)|$)/g)];
   return new Map(
     matches.flatMap(([, names = "", description = ""]) =>
@@ -67,14 +67,14 @@ export function readRecipe(name: string, about: ReadonlyMap<string, string>, now
   const description = about.get(name) ?? about.get(kin) ?? wellKnown;
   if (description === undefined) throw new UnsupportedCaseError(`unknown name {${name}}`);
   try {
-    return recipe(description.trim(), name, now);
+    return parseRecipe(description.trim(), name, now);
   } catch (error) {
     if (wellKnown === undefined) throw error;
-    return recipe(wellKnown, name, now);
+    return parseRecipe(wellKnown, name, now);
   }
 }
 
-function recipe(description: string, name: string, now: number): Recipe {
+function parseRecipe(description: string, name: string, now: number): Recipe {
   if (/roll(?:ed)?[- ]?back/.test(description)) return { kind: "rolled_back" };
   if (/deleted/.test(description)) return { kind: "deleted" };
   if (/^(?:unknown|random|no token|of no )/.test(description)) return { kind: "unknown" };
@@ -107,7 +107,7 @@ function recipe(description: string, name: string, now: number): Recipe {
 }
 
 /** Returns the names in braces of a path. */
-export const namesIn = (path: string): readonly string[] =>
+export const parseNames = (path: string): readonly string[] =>
   [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name as string);
 
 /** Makes one token through the API, in the state that its recipe says; gives its id. */
@@ -124,16 +124,16 @@ export async function makeToken(host: Host, run_id: string, name: string, tokenR
           ...(expires_at === null ? {} : { expires_at: new Date(expires_at).toISOString() }),
         },
       });
-      return idIn(answer, `{${name}}`);
+      return requireTokenId(answer, `{${name}}`);
     }
     case "unknown":
       return crypto.randomUUID();
     default:
-      return await tokenOfLostRun(host, tokenRecipe.kind);
+      return await createTokenOfLostRun(host, tokenRecipe.kind);
   }
 }
 
-function idIn(answer: Awaited<ReturnType<Host["ask"]>>, what: string): string {
+function requireTokenId(answer: Awaited<ReturnType<Host["ask"]>>, what: string): string {
   expectStatus(answer, 200);
   const { id } = parseBody(answer) as { readonly id?: unknown };
   assert.ok(createKinds(BASE_URL)["uuid v4"]?.(id, null), `${what}: no token was made`);
@@ -141,7 +141,7 @@ function idIn(answer: Awaited<ReturnType<Host["ask"]>>, what: string): string {
 }
 
 /** The token of a run that executed, and then was rolled back, or deleted by its caller. */
-async function tokenOfLostRun(host: Host, how: "rolled_back" | "deleted"): Promise<string> {
+async function createTokenOfLostRun(host: Host, how: "rolled_back" | "deleted"): Promise<string> {
   const auth = "owner";
   const sendRequest = async (method: string, path: string, body?: unknown): Promise<unknown> => {
     const answer = await host.ask(method, path, { auth, body });

@@ -42,7 +42,7 @@ interface Hosts {
 }
 
 /** Services for a file's cases are started by the first that asks and live as long as the process. */
-export function usageCases(file: string, of: Fields): readonly Case[] {
+export function createUsageCases(file: string, of: Fields): readonly Case[] {
   let data: Data;
   try {
     data = readDataset(fields(of, "dataset"));
@@ -50,7 +50,7 @@ export function usageCases(file: string, of: Fields): readonly Case[] {
     return [createFailingCase(`${file} dataset`, (error as Error).message)];
   }
   let started: Promise<Hosts> | null = null;
-  const hosts = (): Promise<Hosts> => {
+  const startHosts = (): Promise<Hosts> => {
     started ??= Promise.all([startData(data, false), startData(data, true)]).then(([open, sealed]) => ({
       open,
       sealed,
@@ -63,12 +63,12 @@ export function usageCases(file: string, of: Fields): readonly Case[] {
   return [
     ...data.problems.map((problem) => createFailingCase(`${file} dataset`, problem)),
     ...group("stride_cases", "id note basis start_time end_time milliseconds stride", async (entry) =>
-      runStride(await hosts(), data, entry),
+      runStride(await startHosts(), data, entry),
     ),
     ...group("queries", `${queryFields} expect_total expect_json expect_csv ${EXPECTED}`, async (entry) =>
-      runQuery(await hosts(), entry),
+      runQuery(await startHosts(), entry),
     ),
-    ...group("error_cases", `${queryFields} ${EXPECTED}`, async (entry) => runError(await hosts(), entry)),
+    ...group("error_cases", `${queryFields} ${EXPECTED}`, async (entry) => runError(await startHosts(), entry)),
     ...group("csv_cells", "id note basis value cell csv", runCell),
   ];
 }
@@ -81,7 +81,7 @@ function readDataset(dataset: Fields): Data {
       problems.push(`unknown field ${name}`);
   }
   /** Rows of a section by their names, as `read` gives them. */
-  function section<Row>(name: string, fieldNames: string, read: (row: Fields) => Row): ReadonlyMap<string, Row> {
+  function readSection<Row>(name: string, fieldNames: string, read: (row: Fields) => Row): ReadonlyMap<string, Row> {
     const rows = new Map<string, Row>();
     for (const [key, row] of Object.entries(dataset[name] === undefined ? {} : fields(dataset, name))) {
       try {
@@ -102,17 +102,17 @@ function readDataset(dataset: Fields): Data {
   const findOrNull = <Row>(rows: ReadonlyMap<string, Row>, name: unknown): Row | null =>
     name === null ? null : find(rows, name);
 
-  const workspaces = section("workspaces", "id name", (row) => ({ id: text(row, "id"), name: text(row, "name") }));
-  const projects = section("projects", "id workspace name", (row) => ({
+  const workspaces = readSection("workspaces", "id name", (row) => ({ id: text(row, "id"), name: text(row, "name") }));
+  const projects = readSection("projects", "id workspace name", (row) => ({
     id: text(row, "id"),
     name: text(row, "name"),
     workspace: find(workspaces, row["workspace"]).id,
   }));
-  const users = section("users", "id email name", (row) => ({
+  const users = readSection("users", "id email name", (row) => ({
     id: text(row, "id"),
     email: row["email"] === null ? null : text(row, "email"),
   }));
-  const api_keys = section("api_keys", "id short_key", (row) => text(row, "short_key"));
+  const api_keys = readSection("api_keys", "id short_key", (row) => text(row, "short_key"));
 
   const traces: Trace[] = [];
   for (const [i, row] of list(dataset, "traces").entries()) {
@@ -174,10 +174,10 @@ async function runStride({ open }: Hosts, { readable }: Data, of: Fields): Promi
   assert.deepEqual((parseBody(answer) as Fields)["stride"], fields(of, "stride"));
 }
 
-async function runQuery(hosts: Hosts, of: Fields): Promise<void> {
+async function runQuery(startHosts: Hosts, of: Fields): Promise<void> {
   const query = createQuery(of);
   const { auth = "reader", expect_json, expect_csv, expect_total } = of;
-  for (const [name, host] of Object.entries(hosts) as [string, Host][]) {
+  for (const [name, host] of Object.entries(startHosts) as [string, Host][]) {
     const json = await host.ask("GET", `${ROUTES[0]}?${query}`, { auth });
     expectAnswer(json, of, createKinds(BASE_URL));
     if (expect_json !== undefined) assert.deepEqual(parseBody(json), expect_json, `hours ${name}`);

@@ -13,7 +13,7 @@ import { type HostOptions, startHost } from "./host.ts";
 export const WEBHOOK_GROUPS =
   "format about reason_order policies url_cases delivery_cases header_templates config_cases";
 
-export function webhookCases(file: string, of: Fields): readonly Case[] {
+export function createWebhookCases(file: string, of: Fields): readonly Case[] {
   const policies = isFields(of["policies"]) ? of["policies"] : {};
   const getPolicy = (entry: Fields): Fields => {
     const name = entry["policy"] === undefined ? "default" : text(entry, "policy");

@@ -17,7 +17,7 @@ import { createHandler } from "../../lib/http/handler.ts";
 import type { WebhookOptions } from "../../lib/webhooks/options.ts";
 import { AGENTS } from "../lib/http/endpoints/a2a/a2a.harness.ts";
 import { type TestService, testService } from "../suite/mod.ts";
-import { type Gate, gate } from "../support/gate.ts";
+import { createGate, type Gate } from "../support/gate.ts";
 import { until } from "../support/until.ts";
 
 const joinText = (parts: Task["history"][number]["parts"] = []): string =>
@@ -54,8 +54,8 @@ describe("an A2A client", () => {
       },
       { port: 0, hostname: "127.0.0.1" },
     );
-    stops = gate();
-    const tells = async function* () {
+    stops = createGate();
+    const createTeller = async function* () {
       yield "Once ";
       yield "upon a time";
     };
@@ -63,7 +63,7 @@ describe("an A2A client", () => {
       signing_secret: SECRET,
       url: { allow_private_network: true, allowed_ports: [receiver.port] },
     };
-    const agents = { ...AGENTS, tells, slow: stops.agent };
+    const agents = { ...AGENTS, tells: createTeller, slow: stops.agent };
     test = await testService({ agents, webhooks, environment: { log: () => {} } });
     server = await serve(createHandler(test.service, { prefix: "/agents" }), { port: 0, hostname: "127.0.0.1" });
   });

@@ -5,7 +5,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { testService } from "../suite/mod.ts";
 import { until } from "../support/until.ts";
-import { createClient, interrupts, KINDS, outcome, readLastContent, types } from "./ag-ui/client.ts";
+import { createClient, findOutcome, KINDS, listInterrupts, listTypes, readLastContent } from "./ag-ui/client.ts";
 import { langchainAgents, ran } from "./ai/agents.ts";
 
 type Test = Awaited<ReturnType<typeof testService>>;
@@ -65,9 +65,9 @@ for (const kind of KINDS) {
           assert.match(String(readLastContent(client)), new RegExp(`You said ${text}`));
         }
         assert.equal(client.agent.messages.length, 4);
-        assert.equal(types(client)[0], "RUN_STARTED");
-        assert.deepEqual(types(client).slice(-2), ["MESSAGES_SNAPSHOT", "RUN_FINISHED"]);
-        assert.deepEqual(outcome(client), { type: "success" });
+        assert.equal(listTypes(client)[0], "RUN_STARTED");
+        assert.deepEqual(listTypes(client).slice(-2), ["MESSAGES_SNAPSHOT", "RUN_FINISHED"]);
+        assert.deepEqual(findOutcome(client), { type: "success" });
       }
     });
 
@@ -75,7 +75,7 @@ for (const kind of KINDS) {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "plain", kind);
       await client.say("lookup fails");
-      const toolEvents = types(client).filter((type) => /TOOL|STEP/.test(type));
+      const toolEvents = listTypes(client).filter((type) => /TOOL|STEP/.test(type));
       assert.ok(toolEvents.filter((type) => type === "TOOL_CALL_RESULT").length === 2, toolEvents.join());
       assert.ok(toolEvents.includes("STEP_STARTED"), toolEvents.join());
       const roles = client.agent.messages.map(({ role }) => role);
@@ -91,7 +91,7 @@ for (const kind of KINDS) {
       const expectedState = { "ag-ui": { tools: [], context: [{ description: "page", value: "home" }] } };
       assert.deepEqual(client.agent.state, { n: 2, seen: expectedState });
       assert.deepEqual(
-        types(client).filter((type) => type.startsWith("REASONING")),
+        listTypes(client).filter((type) => type.startsWith("REASONING")),
         ["START", "MESSAGE_START", "MESSAGE_CONTENT", "MESSAGE_END", "END"].map((type) => `REASONING_${type}`),
       );
       assert.ok(
@@ -127,7 +127,7 @@ for (const kind of KINDS) {
       for (const approved of [true, false]) {
         const client = createClient(test, "clerk", kind);
         await client.say("refund");
-        const [interrupt] = interrupts(client);
+        const [interrupt] = listInterrupts(client);
         assert.deepEqual(
           [interrupt?.reason, interrupt?.message, interrupt?.toolCallId],
           ["approval", "Money", "call-1-0"],
@@ -143,7 +143,7 @@ for (const kind of KINDS) {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "twice", kind);
       await client.say("Go");
-      const ids = interrupts(client).map(({ id }) => id);
+      const ids = listInterrupts(client).map(({ id }) => id);
       assert.equal(ids.length, 2);
       const answer = (id: unknown, payload: string) => ({ interruptId: id, status: "resolved", payload });
       const ask = (resume: readonly object[]) =>
@@ -170,7 +170,7 @@ for (const kind of KINDS) {
       const { threadId } = first.agent;
       const client = createClient(test, "plain", kind, { threadId });
       await client.say("Two");
-      assert.deepEqual(types(client).slice(0, 3), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "MESSAGES_SNAPSHOT"]);
+      assert.deepEqual(listTypes(client).slice(0, 3), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "MESSAGES_SNAPSHOT"]);
       assert.deepEqual(
         client.agent.messages.map(({ content }) => content),
         ["One", "You said One", "Two", "You said Two"],
@@ -181,7 +181,7 @@ for (const kind of KINDS) {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "page", kind);
       await client.say("Go");
-      assert.deepEqual(outcome(client), {
+      assert.deepEqual(findOutcome(client), {
         type: "success",
         ...(kind === "1.0.0" ? { pendingToolCallIds: ["c1"] } : {}),
       });
@@ -194,7 +194,7 @@ for (const kind of KINDS) {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "fails", kind);
       await client.say("Hi");
-      assert.deepEqual(types(client).slice(-3), ["STEP_FINISHED", "TEXT_MESSAGE_END", "RUN_ERROR"]);
+      assert.deepEqual(listTypes(client).slice(-3), ["STEP_FINISHED", "TEXT_MESSAGE_END", "RUN_ERROR"]);
       assert.deepEqual(client.errors.at(-1), { type: "RUN_ERROR", message: "no model", code: "error" });
     });
 
@@ -202,7 +202,7 @@ for (const kind of KINDS) {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "waits", kind);
       const done = client.say("Hi");
-      await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
+      await until(() => listTypes(client).includes("TEXT_MESSAGE_CONTENT"));
       client.agent.abortRun();
       await done;
       const thread_id = await test.service.threads.idOf(client.agent.threadId);
@@ -213,10 +213,10 @@ for (const kind of KINDS) {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "waits", kind);
       const done = client.say("Hi");
-      await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
+      await until(() => listTypes(client).includes("TEXT_MESSAGE_CONTENT"));
       await test.service.stop(0);
       await done;
-      assert.deepEqual(types(client).slice(-3), ["TEXT_MESSAGE_END", "STEP_FINISHED", "RUN_ERROR"]);
+      assert.deepEqual(listTypes(client).slice(-3), ["TEXT_MESSAGE_END", "STEP_FINISHED", "RUN_ERROR"]);
       assert.equal((client.errors.at(-1) as JsonObject).code, "stopped");
     });
 
@@ -224,12 +224,12 @@ for (const kind of KINDS) {
       await using test = await testService({ executor: executor() });
       const client = createClient(test, "waits", kind);
       const done = client.say("Hi");
-      await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
+      await until(() => listTypes(client).includes("TEXT_MESSAGE_CONTENT"));
       const thread_id = await test.service.threads.idOf(client.agent.threadId);
       const [run] = await test.service.runs.list(thread_id);
       await test.service.runs.cancel(thread_id, run?.run_id as string);
       await done;
-      assert.deepEqual(outcome(client), kind === "1.0.0" ? { type: "cancelled" } : undefined);
+      assert.deepEqual(findOutcome(client), kind === "1.0.0" ? { type: "cancelled" } : undefined);
     });
   });
 }
@@ -327,7 +327,7 @@ describe("the AG-UI endpoint", () => {
     await using test = await testService({ executor: executor(), http: { ag_ui: { on_disconnect: "continue" } } });
     const client = createClient(test, "waits", "1.0.0");
     const done = client.say("Hi");
-    await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
+    await until(() => listTypes(client).includes("TEXT_MESSAGE_CONTENT"));
     client.agent.abortRun();
     await done;
     const thread_id = await test.service.threads.idOf(client.agent.threadId);

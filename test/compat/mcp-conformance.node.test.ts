@@ -11,7 +11,7 @@ import { type Listener, serve } from "../../adapters/node/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, type Service } from "../../lib/service.ts";
-import { conformanceExecutor, prepareTools } from "./mcp/agents.ts";
+import { createConformanceExecutor, prepareTools } from "./mcp/agents.ts";
 
 const SUITE = join(
   dirname(createRequire(import.meta.url).resolve("@modelcontextprotocol/conformance/package.json")),
@@ -40,7 +40,7 @@ describe("the MCP conformance suite", () => {
   before(async () => {
     service = await createService({
       storage: nodeSqlite(":memory:"),
-      executor: conformanceExecutor(),
+      executor: createConformanceExecutor(),
       // Some tools fail on purpose.
       environment: { log: () => {} },
     });

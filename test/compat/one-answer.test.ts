@@ -8,7 +8,7 @@ import { createHandler } from "../../lib/http/handler.ts";
 import { asker, FORMS, TASKS } from "../lib/http/endpoints/mcp/mcp.harness.ts";
 import { type TestService, testService } from "../suite/mod.ts";
 import { until } from "../support/until.ts";
-import { AGENTS, FIRST, Payments, payingAgents, SECOND } from "./one-answer/agents.ts";
+import { AGENTS, createPayingAgents, FIRST, Payments, SECOND } from "./one-answer/agents.ts";
 import { PROTOCOLS, type Reply } from "./one-answer/clients.ts";
 
 const TRIES = 20;
@@ -25,7 +25,7 @@ describe("a resume value is consumed by one interrupt, and never by a later one"
   before(async () => {
     // The client of AG-UI prints each refusal.
     console.error = (...lines: unknown[]) => String(lines[0]).startsWith("Agent execution failed") || error(...lines);
-    test = await testService({ executor: payingAgents(payments), environment: { log: () => {} } });
+    test = await testService({ executor: createPayingAgents(payments), environment: { log: () => {} } });
     server = await serve(createHandler(test.service), { port: 0, hostname: "127.0.0.1" });
   });
   after(async () => {

@@ -24,7 +24,7 @@ if (process.env.GREENROOM_TEST_ALL !== "0")
 const PUBLIC = "https://app.example/api/agents";
 const input = { messages: [{ role: "user", content: "Hello" }] };
 
-async function mounted(prefix: string): Promise<
+async function mountService(prefix: string): Promise<
   AsyncDisposable & {
     readonly kit: TestService;
     send(path: string, body?: unknown, method?: string): Promise<Response>;
@@ -45,7 +45,7 @@ async function mounted(prefix: string): Promise<
 
 describe("a prefix", () => {
   it("does not match similar paths", async () => {
-    await using at = await mounted("/api/agents");
+    await using at = await mountService("/api/agents");
     for (const path of [
       "/ok",
       "/agents/ok",
@@ -80,14 +80,14 @@ describe("a prefix", () => {
 
   it("may end in a slash, and is no pattern", async () => {
     for (const prefix of ["/v1.2", "/v1.2/"]) {
-      await using at = await mounted(prefix);
+      await using at = await mountService(prefix);
       assert.equal((await at.send("/v1.2/ok")).status, 200);
       assert.equal((await at.send("/v1x2/ok")).status, 404);
     }
   });
 
   it("is rejected if it is ambiguous", async () => {
-    await using at = await mounted("/");
+    await using at = await mountService("/");
     assert.equal((await at.send("/ok")).status, 200);
     for (const prefix of [
       "api",
@@ -110,7 +110,7 @@ describe("a prefix", () => {
   });
 
   it("is not in the paths that clients append to their URL", async () => {
-    await using at = await mounted("/api/agents");
+    await using at = await mountService("/api/agents");
     const { thread_id } = (await (await at.send("/api/agents/threads", {})).json()) as { thread_id: string };
     const on = `/threads/${thread_id}/runs`;
     const ask = { assistant_id: "hello", input };
@@ -139,7 +139,7 @@ describe("a prefix", () => {
   });
 
   it("is in links that leave the process as in public_base_url, whatever the request contains", async () => {
-    await using at = await mounted("/api/agents");
+    await using at = await mountService("/api/agents");
     const response = await at.send("/api/agents/runs/stream", {
       assistant_id: "hello",
       input,
@@ -154,8 +154,8 @@ describe("a prefix", () => {
   });
 
   it("may stand beside another one, with a separate service", async () => {
-    await using support = await mounted("/support");
-    await using sales = await mounted("/sales");
+    await using support = await mountService("/support");
+    await using sales = await mountService("/sales");
     const { thread_id } = (await (await support.send("/support/threads", {})).json()) as { thread_id: string };
     assert.equal((await support.send(`/support/threads/${thread_id}`)).status, 200);
     assert.equal((await sales.send(`/sales/threads/${thread_id}`)).status, 404);

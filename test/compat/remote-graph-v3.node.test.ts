@@ -25,7 +25,7 @@ const v3 = (remote: RemoteGraph, input: Input, config: object) =>
   remote.streamEvents(input, { version: "v3", ...config });
 type Run = Awaited<ReturnType<typeof v3>>;
 
-interface World extends AsyncDisposable {
+interface Harness extends AsyncDisposable {
   readonly remote: (graphId: string) => RemoteGraph;
   /** Starts a run, whose streams stay open until the end of the test. */
   readonly stream: (graphId: string, input: Input, config?: object) => Promise<Run>;
@@ -36,7 +36,7 @@ interface World extends AsyncDisposable {
   readonly gates: Gates;
 }
 
-async function open(): Promise<World> {
+async function open(): Promise<Harness> {
   const gates = createGates();
   const host = await testService({ executor: testExecutor(gates) });
   let streams = 0;

@@ -12,13 +12,13 @@ import { inProcess, SDKS } from "./sdk/reach.ts";
 /** Some of the graphs fail, or name what is not there. */
 const EXPECTED: ReadonlySet<string> = new Set(["a run failed", "a route was called that is not built yet"]);
 
-interface World extends AsyncDisposable {
+interface Harness extends AsyncDisposable {
   readonly remote: (graphId: string) => RemoteGraph;
   /** Resolves when the thread's last run has ended: a RemoteGraph leaves at the interrupt, before that. */
   readonly ended: (thread_id: string) => Promise<unknown>;
 }
 
-async function open(Sdk: typeof Client): Promise<World> {
+async function open(Sdk: typeof Client): Promise<Harness> {
   const host = await testService({ executor: testExecutor(createGates()) });
   const { apiUrl, fetch, close } = await inProcess(host.fetch);
   const client = new Sdk({ apiUrl, apiKey: null, callerOptions: { fetch, maxRetries: 0 } });

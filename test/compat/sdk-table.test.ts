@@ -10,7 +10,7 @@ import { collect } from "./sdk/bench.ts";
 import { inProcess, SDKS } from "./sdk/reach.ts";
 
 /** The arguments of the calls. */
-interface World {
+interface CallArguments {
   readonly client: Client;
   readonly fetch: typeof fetch;
   readonly gates: Gates;
@@ -20,12 +20,12 @@ interface World {
 }
 
 type ThreadsClient = Client1["threads"];
-type Call = (world: World) => Promise<unknown>;
+type Call = (world: CallArguments) => Promise<unknown>;
 
 const input = { messages: [{ role: "user", content: "hi" }] };
 const space = ["users", "ann"];
 /** Gives access to methods that only one of the families declares. */
-const beyond = (group: unknown): Record<string, (...args: unknown[]) => Promise<unknown>> =>
+const toUntypedGroup = (group: unknown): Record<string, (...args: unknown[]) => Promise<unknown>> =>
   group as Record<string, (...args: unknown[]) => Promise<unknown>>;
 
 /** A call of each method. */
@@ -53,7 +53,7 @@ const CALLS: Readonly<Record<string, Call>> = {
   "threads.update": ({ client, thread }) => client.threads.update(thread, { metadata: { a: 1 }, ttl: 10 }),
   "threads.delete": ({ client, thread }) => client.threads.delete(thread),
   "threads.prune": ({ client, thread }) =>
-    beyond(client.threads).prune?.([thread], { strategy: "keep_latest" }) as never,
+    toUntypedGroup(client.threads).prune?.([thread], { strategy: "keep_latest" }) as never,
   "threads.search": ({ client }) => client.threads.search({ metadata: { a: 1 }, values: { a: 1 } }),
   "threads.count": ({ client }) => client.threads.count({ status: "idle" }),
   "threads.getState": ({ client, thread }) => client.threads.getState(thread, undefined, { subgraphs: true }),
@@ -96,7 +96,7 @@ const CALLS: Readonly<Record<string, Call>> = {
     const { thread_id: thread } = await client.threads.create();
     const { run_id } = await client.runs.create(thread, "wait", { input });
     await gates.reached("hi");
-    return await beyond(client.runs).cancelMany?.({ threadId: thread, runIds: [run_id] });
+    return await toUntypedGroup(client.runs).cancelMany?.({ threadId: thread, runIds: [run_id] });
   },
   async "runs.join"({ client, thread }) {
     const { run_id } = await client.runs.create(thread, "family", { input: {} });

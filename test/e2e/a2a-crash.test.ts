@@ -18,7 +18,7 @@ import {
   type ShownTask,
   say,
 } from "../lib/http/endpoints/a2a/a2a.harness.ts";
-import { start, temporaryFolder, waitForUrl } from "../support/programs.ts";
+import { createTemporaryFolder, start, waitForUrl } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 const AGENTS = `
@@ -37,7 +37,7 @@ export const asks = ({ command, interrupt }) =>
 `;
 
 it("A2A tasks continue after kill -9 with the same ids", async () => {
-  using folder = temporaryFolder();
+  using folder = createTemporaryFolder();
   writeFileSync(join(folder.path, "agents.mjs"), AGENTS);
   const graphs = { slow: "./agents.mjs:slow", asks: "./agents.mjs:asks" };
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs, worker: { lease_ms: 1000 } }));
@@ -78,7 +78,7 @@ it("A2A tasks continue after kill -9 with the same ids", async () => {
 });
 
 it("A2A push notifications are sent after kill -9 with their signature", async () => {
-  using folder = temporaryFolder();
+  using folder = createTemporaryFolder();
   const signing_secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
   const states: unknown[] = [];
   const receiver = createServer(async (request, response) => {

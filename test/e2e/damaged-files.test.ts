@@ -4,11 +4,11 @@ import { readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
-import { start, temporaryFolder, waitForUrl } from "../support/programs.ts";
+import { createTemporaryFolder, start, waitForUrl } from "../support/programs.ts";
 
 /** Creates a folder with an agent and the configuration of a server. */
-function project(): ReturnType<typeof temporaryFolder> {
-  const folder = temporaryFolder();
+function project(): ReturnType<typeof createTemporaryFolder> {
+  const folder = createTemporaryFolder();
   writeFileSync(join(folder.path, "agents.ts"), "export const echo = () => 'ok';");
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs: { echo: "./agents.ts:echo" } }));
   return folder;

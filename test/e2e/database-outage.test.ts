@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { SDKS } from "../compat/sdk/reach.ts";
 import type { TestService } from "../suite/kit.ts";
-import { advanceUntil, clockedService, collect } from "../support/faulty.ts";
+import { advanceUntil, collect, createClockedService } from "../support/faulty.ts";
 import { follow, resumable, SECOND, whole, world } from "./outage.harness.ts";
 
 const MINUTE = 60_000;
@@ -190,7 +190,7 @@ describe("a database that is unreachable for minutes", () => {
     const messages = records.map(({ message }) => message);
     assert.deepEqual(messages.toSorted(), [...new Set(messages)].toSorted(), "a message came more than once");
     // Made by a process that can reach it.
-    const second = await clockedService(w.clock, {
+    const second = await createClockedService(w.clock, {
       storage: secondStore.storage,
       agents: { echo: async () => ({}), steps: async () => ({}) },
       environment: w.clock,

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { start, temporaryFolder, waitForUrl } from "../support/programs.ts";
+import { createTemporaryFolder, start, waitForUrl } from "../support/programs.ts";
 
 /** The function waits until the test has taken the file away. */
 const AGENT = `
@@ -14,8 +14,8 @@ export const waits = async ({ signal }) => {
 };
 `;
 
-function project(): ReturnType<typeof temporaryFolder> {
-  const folder = temporaryFolder();
+function project(): ReturnType<typeof createTemporaryFolder> {
+  const folder = createTemporaryFolder();
   writeFileSync(join(folder.path, "agents.ts"), AGENT);
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs: { waits: "./agents.ts:waits" } }));
   return folder;

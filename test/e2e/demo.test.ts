@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { root, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
+import { createTemporaryFolder, root, start, waitForUrl } from "../support/programs.ts";
 
 interface Thread {
   readonly thread_id: string;
@@ -18,7 +18,7 @@ const threadsAt = async (url: string): Promise<readonly Thread[]> => {
 
 describe("the demo", () => {
   it("creates example threads in a new database, and only once", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const serve = (...args: readonly string[]) =>
       start("scripts/demo.ts", ["--port", "0", ...args], { cwd: folder.path });
     const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { scripts: { start: string } };
@@ -58,7 +58,7 @@ describe("the demo", () => {
   });
 
   it("leaves a database with threads unchanged, and one that requires keys", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using privateServer = start(
       "server.ts",
       ["--port", "0", "--config", join(root, "examples/demo/greenroom.json")],
@@ -70,7 +70,7 @@ describe("the demo", () => {
     assert.equal(await privateServer.kill("SIGTERM"), 0);
     await using program = start("scripts/demo.ts", ["--port", "0"], { cwd: folder.path });
     assert.equal((await threadsAt(await waitForUrl(program))).length, 1);
-    using privateFolder = temporaryFolder();
+    using privateFolder = createTemporaryFolder();
     const env = { GREENROOM_API_KEYS: "k".repeat(40) };
     await using guarded = start("scripts/demo.ts", ["--port", "0"], { cwd: privateFolder.path, env });
     const url = await waitForUrl(guarded);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, it } from "node:test";
 import { freePort } from "../soak/servers.ts";
-import { root, temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder, root } from "../support/programs.ts";
 import { build, type Image, linkingNpm, listContextFiles, outside, parseInstructions } from "./docker/image.ts";
 
 const KEY = "a-key-of-the-test-with-more-than-32-characters";
@@ -30,7 +30,7 @@ interface Container {
 }
 
 describe("the Dockerfile", () => {
-  const folder = temporaryFolder();
+  const folder = createTemporaryFolder();
   const dockerfile = readFileSync(join(root, "Dockerfile"), "utf8");
   const children = new Set<ChildProcess>();
   let image: Image;

@@ -8,7 +8,7 @@ import { serve } from "../../adapters/node/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { createHandler, type Handler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions, type ServiceOptions, staticIdentity } from "../../lib/mod.ts";
-import { type Program, root, runtime, start, temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder, type Program, root, runtime, start } from "../support/programs.ts";
 
 const input = { messages: [{ role: "user", content: "Hello" }] };
 const last = (values: unknown): unknown => (values as { messages: { content: unknown }[] }).messages.at(-1)?.content;
@@ -81,7 +81,7 @@ describe("examples", () => {
   });
 
   it("mcp.ts calls an agent of another server as a tool", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using program = example("mcp.ts", folder.path);
     assert.equal(await program.ended, 0);
     assert.match(program.output(), /^The other agent says: Three books about cooking$/m);
@@ -89,14 +89,14 @@ describe("examples", () => {
   });
 
   it("a2a.ts calls an agent of another server, and answers its interrupt", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using program = example("a2a.ts", folder.path);
     assert.equal(await program.ended, 0);
     assert.match(program.output(), /^The guide says: Three walks in Rome$/m);
   });
 
   it(`the smallest service on ${runtime} keeps a conversation`, async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const name = { bun: "echo.ts", deno: "deno.ts", node: "node.ts" }[runtime];
     let thread_id: string;
     {
@@ -115,7 +115,7 @@ describe("examples", () => {
   });
 
   it("app.ts serves an agent, and exits on SIGTERM", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using program = example("app.ts", folder.path);
     const client = new Client({ apiUrl: await readUrl(program) });
     assert.equal(last(await client.runs.wait(null, "echo", { input })), "You said Hello");
@@ -123,7 +123,7 @@ describe("examples", () => {
   });
 
   it("refund.ts continues after a kill with the same idempotency key, and prints its result at each later start", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     let paid = "";
     {
       await using first = example("refund.ts", folder.path);
@@ -145,7 +145,7 @@ describe("examples", () => {
 
   if (runtime === "bun") {
     it("mount.ts serves agents behind the host's own authentication", async () => {
-      using folder = temporaryFolder();
+      using folder = createTemporaryFolder();
       await using program = example("mount.ts", folder.path);
       const url = await readUrl(program);
       assert.equal(await (await fetch(url)).text(), "The application's own page");
@@ -164,7 +164,7 @@ describe("examples", () => {
   });
 
   it("sdk.ts calls the demo", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using server = serveDemo(folder.path);
     await using program = example("sdk.ts", folder.path, [await readUrl(server)]);
     assert.equal(await program.ended, 0, program.output());
@@ -174,7 +174,7 @@ describe("examples", () => {
   });
 
   it("the demo streams the tokens of its LangGraph.js agent", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using server = serveDemo(folder.path);
     const client = new Client({ apiUrl: await readUrl(server) });
     const tokens: string[] = [];
@@ -186,7 +186,7 @@ describe("examples", () => {
   });
 
   it("feedback.html records the thumbs on their run", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using program = served("feedback.ts", folder.path);
     const url = await readUrl(program);
     const response = await fetch(url);
@@ -227,7 +227,7 @@ describe("examples", () => {
   });
 
   it("webhook-receiver.ts accepts signed deliveries, and refuses changed ones", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const secret = `whsec_${btoa("a secret of exactly thirty-two b")}`;
     await using receiver = served("webhook-receiver.ts", folder.path, { WEBHOOK_SECRET: secret });
     const url = await readUrl(receiver);
@@ -283,7 +283,7 @@ describe("examples", () => {
   });
 
   it("usage-export.ts writes the traces of last month to a file, with a key that may read them", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const API_KEY = "0123456789-0123456789-0123456789";
     const today = new Date();
     const [year, month] = [today.getUTCFullYear(), today.getUTCMonth()];

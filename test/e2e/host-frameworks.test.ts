@@ -1,7 +1,7 @@
 /** The examples that mount agents in a host, each in a process of its own, with the real framework. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Program, runtime, start, temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder, type Program, runtime, start } from "../support/programs.ts";
 import {
   converse,
   createClient,
@@ -35,7 +35,7 @@ async function stop(program: Program, host: Hosted): Promise<void> {
 
 describe(`hosts on ${runtime}`, () => {
   it("the runtime's own server serves agents at its root", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using program = example({ bun: "echo.ts", deno: "deno.ts", node: "node.ts" }[runtime], folder.path);
     const host: Hosted = {
       apiUrl: await readUrl(program),
@@ -50,7 +50,7 @@ describe(`hosts on ${runtime}`, () => {
 
   if (runtime === "node") {
     it("node.ts survives malformed requests", async () => {
-      using folder = temporaryFolder();
+      using folder = createTemporaryFolder();
       await using program = example("node.ts", folder.path);
       const url = new URL(await readUrl(program));
       const { connect } = await import("node:net");
@@ -70,7 +70,7 @@ describe(`hosts on ${runtime}`, () => {
 
   if (runtime === "bun") {
     it("Bun.serve mounts agents among its routes", async () => {
-      using folder = temporaryFolder();
+      using folder = createTemporaryFolder();
       await using program = example("mount.ts", folder.path);
       const headers = { authorization: "Bearer let-me-in" };
       const apiUrl = `${await readUrl(program)}/agents`;
@@ -82,7 +82,7 @@ describe(`hosts on ${runtime}`, () => {
   }
 
   it("Hono mounts agents below a prefix, behind its own middleware", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using program = served("hono.ts", folder.path);
     const url = await readUrl(program);
     assert.equal(await (await fetch(url)).text(), "The application's own page");
@@ -108,7 +108,7 @@ describe(`hosts on ${runtime}`, () => {
   });
 
   it("Express mounts agents below a prefix, beside routes that read JSON", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using program = example("express.ts", folder.path);
     const url = await readUrl(program);
     const order = (item: unknown): Promise<Response> =>
@@ -134,7 +134,7 @@ describe(`hosts on ${runtime}`, () => {
   });
 
   it("an AI SDK agent streams its tokens, remembers the conversation, stops and reports its usage", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using program = served("ai-sdk.ts", folder.path);
     const url = await readUrl(program);
     const host: Hosted = {
@@ -181,7 +181,7 @@ describe(`hosts on ${runtime}`, () => {
   });
 
   it("in-process.ts makes the same calls without HTTP", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     await using program = example("in-process.ts", folder.path);
     assert.equal(await program.ended, 0, program.output());
     assert.deepEqual(program.output().trim().split("\n").slice(0, 2), [

@@ -17,7 +17,7 @@ import type {
   ThreadState,
   UsageReport,
 } from "../../lib/mod.ts";
-import { root, temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder, root } from "../support/programs.ts";
 
 interface GuideExports {
   readonly assistant_id: string;
@@ -77,7 +77,7 @@ function extractProgram(page: string): string {
 
 describe("docs/guides/in-process.md", () => {
   it("shows what its code does", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const file = join(folder.path, "page.ts");
     const program = extractProgram(readFileSync(join(root, "docs/guides/in-process.md"), "utf8"));
     writeFileSync(file, `${program}\nexport { ${NAMES.join(", ")} };\n`);

@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { pathToFileURL } from "node:url";
-import { root, temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder, root } from "../support/programs.ts";
 
 const onBun = "Bun" in globalThis;
 
@@ -29,7 +29,7 @@ function extractProgram(page: string, database: string): string {
 if (onBun) {
   describe("docs/guides/kysely.md", () => {
     it("shows what its code does", async () => {
-      using folder = temporaryFolder();
+      using folder = createTemporaryFolder();
       const [file, database] = [join(folder.path, "page.ts"), join(folder.path, "shop.db")];
       const page = readFileSync(join(root, "docs/guides/kysely.md"), "utf8");
       writeFileSync(file, `${extractProgram(page, database)}\nexport { report };\n`);

@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { it } from "node:test";
-import { root, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
+import { createTemporaryFolder, root, start, waitForUrl } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 it("graphs that sleep and wait continue after kill -9", async () => {
-  using folder = temporaryFolder();
+  using folder = createTemporaryFolder();
   const agents = join(root, "test/e2e/langgraph-crash-agents.ts");
   const graphs = { sleeps: `${agents}:sleeps`, waits: `${agents}:waits` };
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs, worker: { lease_ms: 1000 } }));

@@ -15,7 +15,7 @@ import {
   session,
   TASKS,
 } from "../lib/http/endpoints/mcp/mcp.harness.ts";
-import { start, temporaryFolder, waitForUrl } from "../support/programs.ts";
+import { createTemporaryFolder, start, waitForUrl } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 const MODERN = { capabilities: { ...FORMS, ...TASKS } };
@@ -41,7 +41,7 @@ export const echo = ({ messages }) => "You said " + messages.at(-1).content;
 `;
 
 it("MCP calls continue after kill -9 with the same ids, and each resume value counts once", async () => {
-  using folder = temporaryFolder();
+  using folder = createTemporaryFolder();
   writeFileSync(join(folder.path, "agents.mjs"), AGENTS);
   const [slow, echo] = ["./agents.mjs:slow", "./agents.mjs:echo"];
   const graphs = { slow, refund: { path: "./agents.mjs:refund", mcp: { model_may_answer: true } }, echo };

@@ -16,13 +16,13 @@ import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, it } from "node:test";
 import { findRuntimeProblem, MIN_VERSIONS } from "../../adapters/standalone/runtime-version.ts";
-import { root, temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder, root } from "../support/programs.ts";
 
 const tooOld = (runtime: string): string =>
   `${runtime} is too old for Greenroom. Use Node 22.13 or newer, Bun 1.4 or newer, or Deno 2.9 or newer`;
 
 describe("the built command", () => {
-  const folder = temporaryFolder();
+  const folder = createTemporaryFolder();
   const at = (path: string): string => join(folder.path, path);
   const compiled = at("adapters/standalone/.compiled");
   const { NODE_COMPILE_CACHE: _, ...env } = process.env;

@@ -6,7 +6,7 @@ import type { AgentFunction, Frame, FunctionJob, RunCreate } from "../../lib/mod
 import { serviceInternals } from "../../lib/service.ts";
 import type { Storage } from "../../lib/storage/types.ts";
 import { type TestClock, type TestService, testClock } from "../suite/kit.ts";
-import { clockedService, type collect } from "../support/faulty.ts";
+import { type collect, createClockedService } from "../support/faulty.ts";
 
 export const SECOND = 1_000;
 
@@ -102,7 +102,7 @@ export function world(): World {
     executions,
     webhookBodies,
     async open(from = store) {
-      const kit = await clockedService(clock, {
+      const kit = await createClockedService(clock, {
         storage: from.storage,
         agents,
         environment: clock,

@@ -8,7 +8,7 @@ import { postgres } from "../../adapters/postgres/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions, type JsonObject, type Service } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
-import { reading, readStoredEvents } from "../support/event-reading.ts";
+import { readStoredEvents, startReading } from "../support/event-reading.ts";
 import { startPostgres } from "../support/postgres-server.ts";
 
 const RUNS = Number(process.env["GREENROOM_POLLED"] ?? 40);
@@ -69,7 +69,7 @@ it(`${RUNS} runs on Postgres are stored completely while their threads are polle
   const speak = async (pause_ms: number, readers: number): Promise<string[][]> => {
     const { thread_id } = await client.threads.create();
     // The run records all events of a thread that has a reader.
-    const live = reading(service, thread_id);
+    const live = startReading(service, thread_id);
     let over = false;
     const poll = async (): Promise<void> => {
       for (; !over; reads++) assert.equal((await client.threads.get(thread_id)).thread_id, thread_id);

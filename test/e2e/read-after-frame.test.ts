@@ -9,7 +9,7 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
-import { temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder } from "../support/programs.ts";
 import { findMissingTexts, readBackAgents, readExpectedTexts } from "./read-after-frame-agents.ts";
 
 const READS = Number(process.env["GREENROOM_READS"] ?? 200);
@@ -34,7 +34,7 @@ const PLACES: readonly ((event: string, data: unknown) => boolean)[] = [
 ];
 
 it(`${READS} states that are read right after a frame are as new as the frame`, async () => {
-  using folder = temporaryFolder();
+  using folder = createTemporaryFolder();
   const storage = open(join(folder.path, "read-back.db"));
   const service = await createService({ storage, executor: readBackAgents(), environment: { log: () => {} } });
   const handler = createHandler(service);

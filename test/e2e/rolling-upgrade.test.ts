@@ -10,7 +10,7 @@ import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import { ConfigError, createService, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres-server.ts";
-import { runtime, temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder, runtime } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 let server: Promise<TestPostgres> | undefined;
@@ -19,11 +19,11 @@ after(async () => (await server)?.stop());
 /** Databases by name. Each call of `open` opens a new connection. */
 const PLACES: Readonly<Record<string, () => Promise<{ open(): SqlDriver } & Disposable>>> = {
   async "a SQLite file"() {
-    const folder = temporaryFolder();
+    const folder = createTemporaryFolder();
     return { ...folder, open: () => nodeSqliteDriver(join(folder.path, "rolling.db")) };
   },
   async "a libSQL file"() {
-    const folder = temporaryFolder();
+    const folder = createTemporaryFolder();
     return { ...folder, open: () => libsqlDriver({ url: `file:${join(folder.path, "rolling.db")}` }) };
   },
   async Postgres() {

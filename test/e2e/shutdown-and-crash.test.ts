@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
-import { type Program, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
+import { createTemporaryFolder, type Program, start, waitForUrl } from "../support/programs.ts";
 
 /** `gated` yields one word, waits for the file `open` and yields another. `deaf` ignores its signal. */
 const agents = `
@@ -54,7 +54,7 @@ interface Project extends Disposable {
 }
 
 function project(path?: string): Project {
-  const folder = temporaryFolder();
+  const folder = createTemporaryFolder();
   const root = path ?? folder.path;
   const graphs = Object.fromEntries(["gated", "deaf", "quick"].map((name) => [name, `./agents.mjs:${name}`]));
   writeFileSync(join(folder.path, "agents.mjs"), agents);
@@ -312,7 +312,7 @@ describe("a second server on one database", () => {
 
 describe("a full disk", () => {
   it("answers 507, stores and loses nothing, and recovers when there is room", async (test) => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const disk = join(folder.path, "disk");
     mkdirSync(disk);
     if (spawnSync("mount", ["-t", "tmpfs", "-o", "size=4m", "tmpfs", disk]).status !== 0) {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
-import { userNamed } from "../support/users.ts";
+import { createUser } from "../support/users.ts";
 import { customWorld, owning } from "./auth/custom-auth.harness.ts";
 
 describe("service.as", () => {
@@ -18,7 +18,7 @@ describe("service.as", () => {
       },
     });
     const { service } = world.it;
-    const [ann, bob] = [service.as({ user: userNamed("ann") }), service.as({ user: userNamed("bob") })];
+    const [ann, bob] = [service.as({ user: createUser("ann") }), service.as({ user: createUser("bob") })];
     assert.equal(ann.store, ann.store);
     await ann.store.put(["notes"], "k", { owner: "ann" });
     assert.deepEqual(authorizations, [
@@ -59,14 +59,14 @@ describe("service.as", () => {
         const act = (): unknown => service.as(caller as never);
         assert.throws(act, { name: "TypeError", message: /^service\.as: user\.identity must be a string/ });
       }
-      const noPermissions = { ...userNamed("ann"), permissions: "runs:read" };
+      const noPermissions = { ...createUser("ann"), permissions: "runs:read" };
       assert.throws(() => service.as({ user: noPermissions } as never), /user\.permissions must be a list of strings/);
     }
   });
 
   it("returns the service's resources without custom authorization", async () => {
     await using kit = await testService({ agents: { idle: async () => ({}) } });
-    assert.equal(kit.service.as({ user: userNamed("ann") }).store, kit.service.store);
+    assert.equal(kit.service.as({ user: createUser("ann") }).store, kit.service.store);
   });
 
   it("authorizes again while a stream is open or a result is awaited, and throws the refusal", async () => {
@@ -76,7 +76,7 @@ describe("service.as", () => {
     const custom = { authenticate: () => "nobody", on: { threads: () => !refused } };
     const agents = { slow: () => ended.promise };
     await using kit = await testService({ agents, environment: clock, auth: { custom } });
-    const { threads, runs } = kit.service.as({ user: userNamed("ann") });
+    const { threads, runs } = kit.service.as({ user: createUser("ann") });
     const { thread_id } = await threads.create();
     const { run_id } = await runs.create(thread_id, { assistant_id: "slow" });
     const events = threads.events(thread_id, { channels: ["values"] })[Symbol.asyncIterator]();
@@ -97,7 +97,7 @@ describe("service.as", () => {
     const idempotency = { route: "/runs", key: "k", body_hash: "same" };
     const run = { assistant_id: "agent", input: { secret: "ann's" }, on_completion: "keep" };
     const runAs = async (name: string, route = "/runs"): Promise<string> => {
-      const { runs } = service.as({ user: userNamed(name) });
+      const { runs } = service.as({ user: createUser(name) });
       return (await runs.create(null, run, { idempotency: { ...idempotency, route } })).run_id;
     };
     const anns = await runAs("ann");
@@ -109,11 +109,11 @@ describe("service.as", () => {
   it("has only the calls of its type, and accepts no scope from its caller", async () => {
     await using world = await customWorld({ on: { threads: owning } });
     const { service } = world.it;
-    const bob = service.as({ user: userNamed("bob") });
+    const bob = service.as({ user: createUser("bob") });
     const names = ["assistants", "calls", "crons", "feedback", "runs", "store", "threads", "webhooks"];
     assert.deepEqual(Object.keys(bob).sort(), names);
     assert.equal("permit" in bob.runs, false);
-    const origin = { assistants: { deployment: "other" }, user: userNamed("ann"), user_id: "ann" };
+    const origin = { assistants: { deployment: "other" }, user: createUser("ann"), user_id: "ann" };
     const { thread_id } = await bob.threads.create();
     await bob.runs.create(thread_id, { assistant_id: "agent" }, origin);
     await bob.crons.create(thread_id, { assistant_id: "agent", schedule: "@daily" }, origin);
@@ -130,7 +130,7 @@ describe("service.as", () => {
         },
       },
     });
-    const user = userNamed("ann");
+    const user = createUser("ann");
     const ann = world.it.service.as({ user });
     (user as { identity: string }).identity = "bob";
     await ann.threads.create();

@@ -4,8 +4,8 @@ import { after, before, describe, it } from "node:test";
 import type { Frame, Run, RunCreate, Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import type { Storage } from "../../lib/storage/types.ts";
-import { collect, type Faulty, faulty, kill } from "../support/faulty.ts";
-import { type Mode, type Processes, type ProcessesOptions, processes } from "../support/shared-database.ts";
+import { collect, createFaultyStorage, type Faulty, kill } from "../support/faulty.ts";
+import { type Mode, type Processes, type ProcessesOptions, startProcesses } from "../support/shared-database.ts";
 
 // Timers of services keep no process alive.
 let alive: ReturnType<typeof setInterval>;
@@ -39,7 +39,7 @@ interface Two extends Processes {
 
 /** Runs `body` with processes, by default with a worker in the first only, and stops them. */
 async function across(options: Partial<ProcessesOptions>, body: (world: Two) => Promise<void>): Promise<void> {
-  const world = await processes({ concurrency: [1, 0], ...options });
+  const world = await startProcesses({ concurrency: [1, 0], ...options });
   const [first, second] = world.services as [Service, Service];
   try {
     await body({
@@ -351,7 +351,7 @@ describe("processes that share a database", () => {
     let first: Faulty | undefined;
     const storage = (real: Storage, process: number): Storage => {
       if (process > 0) return real;
-      first = faulty(real);
+      first = createFaultyStorage(real);
       return first.storage;
     };
     await across({ concurrency: [1, 1], storage }, async ({ second, started, clock, say, pass }) => {

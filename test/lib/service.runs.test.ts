@@ -17,7 +17,7 @@ import {
 import type { Storage } from "../../lib/storage/types.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { checkpoint } from "../suite/storage/material.ts";
-import { faulty } from "../support/faulty.ts";
+import { createFaultyStorage } from "../support/faulty.ts";
 import { until } from "../support/until.ts";
 import { ask, contents, waited } from "./service.harness.ts";
 
@@ -313,7 +313,7 @@ describe("runs", () => {
   it("are requeued without a charge when the service stops", async () => {
     const clock = testClock();
     const storage = nodeSqlite(":memory:");
-    const sharedStorage = faulty(storage).share().storage;
+    const sharedStorage = createFaultyStorage(storage).share().storage;
     const here = gate();
     let calls = 0;
     const executor = fromFunctions({

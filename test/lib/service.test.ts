@@ -13,7 +13,7 @@ import {
 } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { testClock, testIds, testService } from "../suite/kit.ts";
-import { faulty } from "../support/faulty.ts";
+import { createFaultyStorage } from "../support/faulty.ts";
 import { ask, contents, waited } from "./service.harness.ts";
 
 describe("createService", () => {
@@ -156,7 +156,7 @@ describe("createService", () => {
   });
 
   it("sets the owner of an agent without one, and keeps the owner of a transferred agent", async () => {
-    const shared = faulty();
+    const shared = createFaultyStorage();
     const { storage } = shared.share();
     const log: LogRecord[] = [];
     const serve = async (auth?: ServiceOptions["auth"]): Promise<unknown> => {
@@ -191,7 +191,7 @@ describe("createService", () => {
   });
 
   it("keeps the default assistant of a graph that is no longer configured", async () => {
-    const { storage } = faulty().share();
+    const { storage } = createFaultyStorage().share();
     const serve = async (...graphs: string[]): Promise<Service> => {
       const executor = fromFunctions(Object.fromEntries(graphs.map((graph) => [graph, () => ({})])));
       return await createService({ storage, executor, environment: { log: () => {} } });

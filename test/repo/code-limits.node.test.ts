@@ -93,7 +93,7 @@ describe("the figures of the tree", () => {
 describe("the rules on imports", () => {
   const PACKAGES = ["valibot", "itty-router", "@swc/core"];
   /** Returns the names of the rules that these files break, with the files. */
-  function brokenRules(files: Readonly<Record<string, string>>): Promise<string[]> {
+  function findBrokenRules(files: Readonly<Record<string, string>>): Promise<string[]> {
     return withTree(files, (root) => {
       cpSync(".dependency-cruiser.mjs", join(root, ".dependency-cruiser.mjs"));
       for (const name of PACKAGES) {
@@ -115,7 +115,7 @@ describe("the rules on imports", () => {
   }
 
   it("report injected violations", async () => {
-    const broken = await brokenRules({
+    const broken = await findBrokenRules({
       "lib/engine/worker.ts": 'import { readFileSync } from "node:fs";\nexport const read = readFileSync;\n',
       "lib/engine/reader.ts": 'import * as v from "valibot";\nexport const schema = v.string();\n',
       "lib/runs/mod.ts": 'export { handler } from "../http/handler.ts";\n',

@@ -109,7 +109,7 @@ function graphs(pause: Pause): Executor {
 }
 
 /** Creates a service that counts what it uses. Only the agents advance the time, so that nothing happens by itself. */
-async function countingService(
+async function createCountingService(
   agents: (pause: Pause) => Executor,
 ): Promise<{ readonly kit: TestService; readonly costs: Costs }> {
   const costs = zero();
@@ -188,7 +188,7 @@ async function measureCosts(
   agents: (pause: Pause) => Executor = functions,
   members: { readonly stream_resumable?: true } = {},
 ): Promise<Costs> {
-  const { kit, costs } = await countingService(agents);
+  const { kit, costs } = await createCountingService(agents);
   await using _ = kit;
   const message = { type: "human", content: "Hello", id: "b0a3c5a0-0000-4000-8000-000000000001" };
   const body = JSON.stringify({

@@ -4,7 +4,7 @@ import { chmodSync, existsSync, globSync, mkdirSync, readFileSync, rmSync, write
 import { basename, delimiter, join } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
-import { root, temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder, root } from "../support/programs.ts";
 
 /** Notes the call, then installs every entry of the lock file in the working folder; fails if a file says so. */
 const fake = `#!${process.execPath}
@@ -74,7 +74,7 @@ interface Ran {
 }
 
 class Checkout {
-  readonly #folder = temporaryFolder();
+  readonly #folder = createTemporaryFolder();
   readonly path: string = this.#folder.path;
   readonly #calls = join(this.path, "calls.log");
   readonly name: string = basename(this.path);

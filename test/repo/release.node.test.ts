@@ -4,7 +4,7 @@ import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlink
 import { join } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
-import { root, temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder, root } from "../support/programs.ts";
 
 /** Notes each call, and answers as a file says: `<program>-<first word>`, its exit code in the first line. */
 const fake = `#!/bin/sh
@@ -28,7 +28,7 @@ interface Ran {
 
 /** A repository of one commit, whose version and tag fit. */
 class Repository {
-  readonly #folder = temporaryFolder();
+  readonly #folder = createTemporaryFolder();
   readonly path: string = this.#folder.path;
 
   constructor() {

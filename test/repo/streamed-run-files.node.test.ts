@@ -20,7 +20,7 @@ async function prepared(handler: Handler): Promise<() => Promise<string>> {
 }
 
 /** Returns the functions that were called, by the file of lib/ that has them. */
-async function functionsCalled(work: () => Promise<unknown>): Promise<Map<string, ReadonlySet<string>>> {
+async function recordCalledFunctions(work: () => Promise<unknown>): Promise<Map<string, ReadonlySet<string>>> {
   const session = new Session();
   session.connect();
   await session.post("Profiler.enable");
@@ -56,7 +56,7 @@ it("the files that docs/architecture.md lists, and the functions that it draws, 
     assert.match(warm, /"status":"success"/);
     const run = await prepared(handler);
     let streamed = "";
-    const functions = await functionsCalled(async () => {
+    const functions = await recordCalledFunctions(async () => {
       streamed = await run();
     });
     assert.match(streamed, /"status":"success"/);

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import type { AuthContext } from "../../lib/auth/custom.ts";
 import { owning } from "../lib/auth/custom-auth.harness.ts";
 import { type TestService, type TestServiceOptions, testClock } from "../suite/kit.ts";
-import { advanceUntil, clockedService } from "../support/faulty.ts";
+import { advanceUntil, createClockedService } from "../support/faulty.ts";
 import { CALLS, KINDS, type OpenStream, openCall, Rooms, runOn, startRun } from "./open-streams.ts";
 
 const STEP_MS = 50;
@@ -23,7 +23,7 @@ const auth = (on: (context: AuthContext) => boolean | object): TestServiceOption
 async function world(on: (context: AuthContext) => boolean | object = owning) {
   const clock = testClock();
   const rooms = new Rooms();
-  const at = await clockedService(clock, { agents: { agent: rooms.agent }, environment: clock, auth: auth(on) });
+  const at = await createClockedService(clock, { agents: { agent: rooms.agent }, environment: clock, auth: auth(on) });
   return { at, clock, rooms, [Symbol.asyncDispose]: () => at[Symbol.asyncDispose]() };
 }
 

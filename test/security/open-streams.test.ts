@@ -9,7 +9,7 @@ import type { Permission } from "../../lib/storage/identity.ts";
 import { PERMISSIONS } from "../../lib/storage/identity.ts";
 import { owning } from "../lib/auth/custom-auth.harness.ts";
 import { type TestClock, type TestService, type TestServiceOptions, testClock } from "../suite/kit.ts";
-import { advanceUntil, clockedService } from "../support/faulty.ts";
+import { advanceUntil, createClockedService } from "../support/faulty.ts";
 import {
   CALLS,
   type Headers,
@@ -219,7 +219,7 @@ async function openWorld(options: TestServiceOptions) {
   const clock = testClock();
   const rooms = new Rooms();
   const agents = { agent: rooms.agent, speaker: rooms.speaker };
-  const at = await clockedService(clock, { agents, environment: clock, ...options });
+  const at = await createClockedService(clock, { agents, environment: clock, ...options });
   return { clock, rooms, at };
 }
 

@@ -14,7 +14,7 @@ import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { createService, type Service, type ServiceOptions } from "../../lib/service.ts";
 import type { WebhookOptions } from "../../lib/webhooks/options.ts";
 import type { OutboundRequest } from "../../lib/webhooks/system-transport.ts";
-import { temporaryFolder } from "../support/programs.ts";
+import { createTemporaryFolder } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 /** Texts that occur nowhere else. */
@@ -311,7 +311,7 @@ async function drive(
   options: Partial<ServiceOptions>,
   createKey: (service: Service) => Promise<string>,
 ): Promise<void> {
-  using folder = temporaryFolder();
+  using folder = createTemporaryFolder();
   // Deno ends a test in which nothing but timers of the service is left.
   const alive = setInterval(() => {}, 60_000);
   try {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { owning } from "../lib/auth/custom-auth.harness.ts";
 import { type TestClock, type TestService, testClock } from "../suite/kit.ts";
-import { advanceUntil, clockedService, type Faulty, faulty } from "../support/faulty.ts";
+import { advanceUntil, createClockedService, createFaultyStorage, type Faulty } from "../support/faulty.ts";
 import { post, Rooms, startRun } from "./open-streams.ts";
 
 const LARGE = 400_000;
@@ -20,8 +20,8 @@ interface World extends AsyncDisposable {
 /** Ann has some threads with large states. `also` makes others after these. */
 async function world(also: (at: TestService) => Promise<unknown> = async () => {}): Promise<World> {
   const [clock, rooms, refused] = [testClock(), new Rooms(), new Set<string>()];
-  const { storage, faults } = faulty();
-  const at = await clockedService(clock, {
+  const { storage, faults } = createFaultyStorage();
+  const at = await createClockedService(clock, {
     storage,
     agents: { agent: rooms.agent },
     environment: clock,

@@ -6,7 +6,7 @@ import { createInterruptGoneError } from "../../lib/executor/job-request.ts";
 import { parseRecordedState, recordedGraphState } from "../../lib/executor/recorded-states.ts";
 import { recordStates } from "../../lib/executor/state-recorder.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
-import { never, type Process } from "./node.ts";
+import { type Process, waitForever } from "./node.ts";
 import type { World } from "./world.ts";
 
 /** The steps of a run. They are the run's input, or the answer to a question of an earlier run. */
@@ -46,7 +46,7 @@ export function createMessages(script: Script): string[] {
 }
 
 /** Returns a message without its padding. */
-export function bare(message: Json): string {
+export function stripPadding(message: Json): string {
   return String(message).split(" ")[0] as string;
 }
 
@@ -56,10 +56,10 @@ export function readScript(input: Json | undefined, command: JsonObject | null):
   return "tag" in scriptOrAnswers ? (scriptOrAnswers as Script) : (Object.values(scriptOrAnswers)[0] as Script);
 }
 
-export function agentExecutor(world: World, process: Process): Executor {
+export function createAgentExecutor(world: World, process: Process): Executor {
   const execute: Executor["execute"] = async function* (job, signal) {
     // The process may have ended a moment ago, with this step of its work still to come.
-    if (!process.alive) await never();
+    if (!process.alive) await waitForever();
     const execution = world.oracle.executions.start(process, job);
     signal.addEventListener("abort", () => world.oracle.executions.stop(execution, String(signal.reason)));
     try {
@@ -91,8 +91,8 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
   const { scheduler } = world;
   const script = readScript(job.input ?? job.context.script, job.command as unknown as JsonObject | null);
   const head = await job.checkpoints.get({ ns: "" });
-  const messages = messagesIn(head);
-  const pending = pendingIn(head);
+  const messages = readMessages(head);
+  const pending = readPending(head);
   const missingTargets = (job.resume_targets ?? []).filter(
     ({ interrupt_id: id }) => id !== null && !pending.includes(id),
   );
@@ -103,7 +103,9 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
   const saver = job.graph_id === "saver" ? new Saver(job, () => scheduler.now, head) : null;
   const name = job.graph_id;
   // A later attempt goes on behind the last step that is stored.
-  const done = job.resumed ? messages.filter((message) => bare(message).startsWith(`${script.tag}/`)).length : 0;
+  const done = job.resumed
+    ? messages.filter((message) => stripPadding(message).startsWith(`${script.tag}/`)).length
+    : 0;
   let emittedCount = 0;
   const lag = job.graph_id === "saver" ? world.plan.lag_ms : 0;
 
@@ -181,10 +183,10 @@ function pause(world: World, process: Process, ms: number | null, signal: AbortS
 }
 
 /** Returns the ids of the interrupts that are pending in a state. */
-const pendingIn = (stored: StoredCheckpoint | null): readonly string[] =>
+const readPending = (stored: StoredCheckpoint | null): readonly string[] =>
   ((stored && parseRecordedState(stored)?.tasks) ?? []).flatMap(({ interrupts }) => interrupts.map(({ id }) => id));
 
-function messagesIn(stored: StoredCheckpoint | null): Json[] {
+function readMessages(stored: StoredCheckpoint | null): Json[] {
   const value = stored?.values.find(({ channel }) => channel === "messages");
   return value ? (JSON.parse(String(value.data)) as Json[]) : [];
 }

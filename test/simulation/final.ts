@@ -1,8 +1,8 @@
 /** The checks after everything has ended. */
 import type { Json } from "../../lib/json.ts";
 import type { Service } from "../../lib/service.ts";
-import { bare, createMessages } from "./agent.ts";
-import { checkMessages, messagesOfState } from "./message-events.ts";
+import { createMessages, stripPadding } from "./agent.ts";
+import { checkMessages, readStateMessages } from "./message-events.ts";
 import type { RunNote, ThreadNote } from "./oracle/notes.ts";
 import { SWEPT_MS } from "./plan.ts";
 import { checkDeliveries, checkTokens, checkTraces } from "./platform/final.ts";
@@ -13,7 +13,7 @@ import { checkThreadEvents } from "./thread-events.ts";
 import { ThreadReader } from "./thread-reader.ts";
 import type { World } from "./world.ts";
 
-export async function finalChecks(world: World): Promise<void> {
+export async function runFinalChecks(world: World): Promise<void> {
   const { scheduler, plan } = world;
   const pass = async (ms: number): Promise<boolean> =>
     !(await scheduler.run(scheduler.now + ms, () => world.violations.length > 0));
@@ -33,7 +33,7 @@ export async function finalChecks(world: World): Promise<void> {
         Promise.all([service.threads.state(thread.thread_id), service.threads.get(thread.thread_id)]),
       );
       checkContent(world, thread, state.values);
-      checkMessages(world, thread, messagesOfState(state.values));
+      checkMessages(world, thread, readStateMessages(state.values));
       checkStatus(world, thread, row.status);
       await checkThreadStream(world, thread, dice);
     }
@@ -139,7 +139,7 @@ function checkClients(world: World): void {
 
 /** Checks I4: the state consists of what the runs that were not rolled back have left, in the order of their ends. */
 function checkContent(world: World, thread: ThreadNote, values: Json): void {
-  const messages = ((values as { messages?: Json[] } | null)?.messages ?? []).map(bare);
+  const messages = ((values as { messages?: Json[] } | null)?.messages ?? []).map(stripPadding);
   let at = 0;
   const refuse = (run: RunNote, text: string): void =>
     world.violation("I4", `${thread.name} has ${messages.join()}: ${run.tag} (${run.state.status}) ${text}`);

@@ -1,6 +1,6 @@
 /** The checks of the messages in the events of threads, after everything has ended. */
 import { EVENT_METHODS } from "../../lib/storage/rows.ts";
-import { bare } from "./agent.ts";
+import { stripPadding } from "./agent.ts";
 import type { ThreadNote } from "./oracle/notes.ts";
 import type { World } from "./world.ts";
 
@@ -43,5 +43,5 @@ export function checkMessages(world: World, thread: ThreadNote, messages: readon
   }
 }
 
-export const messagesOfState = (values: unknown): string[] =>
-  ((values as { messages?: string[] } | null)?.messages ?? []).map(bare);
+export const readStateMessages = (values: unknown): string[] =>
+  ((values as { messages?: string[] } | null)?.messages ?? []).map(stripPadding);

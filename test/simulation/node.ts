@@ -8,7 +8,7 @@ import type { WriterThread } from "../../adapters/sqlite/writer-thread.ts";
 import type { Environment } from "../../lib/environment.ts";
 import { createService, type Service } from "../../lib/service.ts";
 import type { SignalListener, Signals, Storage } from "../../lib/storage/mod.ts";
-import { agentExecutor } from "./agent.ts";
+import { createAgentExecutor } from "./agent.ts";
 import { runBatch } from "./database.ts";
 import { Dice } from "./random.ts";
 import type { Owner } from "./scheduler.ts";
@@ -58,7 +58,7 @@ export class Process implements Owner {
 }
 
 /** Returns a promise that never settles. It is a new one each time, because a promise retains all who wait for it. */
-export const never = (): Promise<never> => new Promise(() => {});
+export const waitForever = (): Promise<never> => new Promise(() => {});
 
 export class SimulatedNode {
   readonly index: number;
@@ -89,7 +89,7 @@ export class SimulatedNode {
       process.storage = storage;
       createService({
         storage: this.#watched(storage, process),
-        executor: agentExecutor(world, process),
+        executor: createAgentExecutor(world, process),
         worker: {
           concurrency: world.plan.concurrency,
           lease_ms: world.plan.lease_ms,
@@ -341,7 +341,7 @@ export class SimulatedNode {
       plan.faults.has(fault) && !world.quiet && dice.chance(plan.call_fault * share);
 
     async function call<Answer>(kind: string, ask: () => Promise<Answer>): Promise<Answer> {
-      if (!process.alive) return never();
+      if (!process.alive) return waitForever();
       if (on("delay")) {
         const ms = dice.between(20, dice.chance(0.2) ? 3 * plan.lease_ms : 400);
         world.oracle.executions.storeFails(process, scheduler.now + ms);
@@ -355,7 +355,7 @@ export class SimulatedNode {
       const crashes = process.alive && on("crash_in_call", 0.3);
       if (crashes && dice.chance(0.3)) {
         process.node.crash(`crashes before a ${kind}`);
-        return never();
+        return waitForever();
       }
       if (on("fail_before")) {
         world.note(`${process.name} ${kind} fails`);
@@ -364,10 +364,10 @@ export class SimulatedNode {
         throw new InjectedFault("the store could not be reached");
       }
       const answer = await ask();
-      if (!process.alive) return never();
+      if (!process.alive) return waitForever();
       if (crashes) {
         process.node.crash(`crashes after a ${kind}`);
-        return never();
+        return waitForever();
       }
       if (on("fail_after")) {
         world.note(`${process.name} ${kind} takes effect, and fails`);
@@ -394,7 +394,7 @@ export class SimulatedNode {
         ? {
             single_process: true,
             async acquireWorkerLock() {
-              if (!process.alive) return never();
+              if (!process.alive) return waitForever();
               if (world.lockHolder && world.lockHolder !== process) return false;
               world.lockHolder = process;
               return true;

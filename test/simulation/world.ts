@@ -5,7 +5,7 @@ import type { SignalListener } from "../../lib/storage/mod.ts";
 import { type Client, createClients } from "./client/mod.ts";
 import { startPollers } from "./client/poll.ts";
 import { type Database, fullError } from "./database.ts";
-import { finalChecks } from "./final.ts";
+import { runFinalChecks } from "./final.ts";
 import { type Process, SimulatedNode } from "./node.ts";
 import { Oracle } from "./oracle/mod.ts";
 import type { Plan } from "./plan.ts";
@@ -196,7 +196,7 @@ export class World {
       await scheduler.run(START + 60_000, () => failed() || this.clients.every((client) => client.idle));
       if (!failed()) await this.#calmDown();
       if (!failed()) await awaitDeliveries(this);
-      if (!failed()) await finalChecks(this);
+      if (!failed()) await runFinalChecks(this);
       if (!failed()) await this.#stop();
     } catch (error) {
       this.show(String((error as Error)?.stack ?? error));

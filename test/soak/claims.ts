@@ -5,7 +5,7 @@ import process from "node:process";
 import { postgres } from "../../adapters/postgres/mod.ts";
 import { createService, type Executor } from "../../lib/mod.ts";
 import { startPostgres } from "../support/postgres-server.ts";
-import { followExecutions, overlaps } from "./executions.ts";
+import { findOverlaps, followExecutions } from "./executions.ts";
 import { ask } from "./postgres/database.ts";
 import type { Report } from "./report.ts";
 import { createSite, sleep } from "./servers.ts";
@@ -110,7 +110,7 @@ async function claiming(report: Report, options: ClaimsOptions, url: string): Pr
     );
     // A process that had no core for as long as its lease has lost it: that is no fault of the claims.
     report.atMost("runs executed again", begins.length - executed.size, options.most_again);
-    report.none("threads with two runs executing", overlaps(lines));
+    report.none("threads with two runs executing", findOverlaps(lines));
     report.none("workers that did not stop", await stopped(children));
   } finally {
     for (const child of children) if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");

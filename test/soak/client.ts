@@ -127,7 +127,7 @@ export function connect(url: string): Client {
               return;
             }
             options.onHead?.(response);
-            const take = frameReader(onFrame);
+            const take = createFrameReader(onFrame);
             response.setEncoding("utf8");
             response.on("data", take);
             response.on("error", fail);
@@ -159,7 +159,7 @@ export function createBalancedClient(clients: readonly Client[]): Client {
 }
 
 /** Cuts a stream of text into frames; comments are dropped. */
-export function frameReader(onFrame: (frame: Frame) => void): (text: string) => void {
+export function createFrameReader(onFrame: (frame: Frame) => void): (text: string) => void {
   let partialLine = "";
   let id: string | null = null;
   let event = "";

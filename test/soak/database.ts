@@ -68,7 +68,7 @@ const KEYS = "idempotency_keys";
 const KEY = /\bkey-[a-z0-9]+-\d+\b/g;
 
 /** Makes keys that no other soak has made. */
-export function keyMaker(): () => string {
+export function createKeyMaker(): () => string {
   const salt = Math.random().toString(36).slice(2, 8);
   let count = 0;
   return () => `key-${salt}-${++count}`;

@@ -7,7 +7,7 @@ export interface Disturbance {
 }
 
 /** Returns how much of a time was disturbed, once or more than once at the same time. */
-export function disturbedBetween(from: number, to: number, disturbances: readonly Disturbance[]): number {
+export function measureDisturbance(from: number, to: number, disturbances: readonly Disturbance[]): number {
   let sum = 0;
   let counted = from;
   for (const disturbance of disturbances.toSorted((a, b) => a.from - b.from)) {

@@ -128,7 +128,7 @@ const LEARNED_MS = 1_500;
  * Returns the executions of one thread that ran at the same time: each text names two. `abandoned`: executions that ignore being stopped
  * for longer than the service waits; they may overlap, but the caller has to distinguish them from the others.
  */
-export function overlaps(lines: readonly Line[], abandoned: (line: Line) => boolean = () => false): string[] {
+export function findOverlaps(lines: readonly Line[], abandoned: (line: Line) => boolean = () => false): string[] {
   const open = new Map<string, Map<string, Line>>();
   // What a paused process executed, and what it begins before it has learned that it has lost it: that must leave nothing.
   const stale = new Set<string>();

@@ -7,7 +7,7 @@ import { createReadStream } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { connect } from "./client.ts";
-import { keyMaker } from "./database.ts";
+import { createKeyMaker } from "./database.ts";
 import type { Report } from "./report.ts";
 import { createSite, RUNTIMES, type Runtime, signal, startServer } from "./servers.ts";
 
@@ -38,7 +38,7 @@ async function watch(report: Report, runtime: Runtime, options: FsyncOptions): P
   const under = ["strace", "-D", "-f", "-y", "-s", String(SHOWN_BYTES), "-e", `trace=${CALLS}`, "-o", trace];
   const server = await startServer({ runtime, site, under });
   const client = connect(server.url);
-  const newKey = keyMaker();
+  const newKey = createKeyMaker();
   const runs: string[] = [];
   let started = 0;
   const loop = async (): Promise<void> => {

@@ -38,7 +38,7 @@ function readContext({ metadata = {}, configurable = {}, context, signal }: Lang
 }
 
 /** Runs one node as a separate execution: between two nodes nothing of the run can write. */
-async function executed<Result>(
+async function runExecution<Result>(
   config: LangGraphRunnableConfig,
   work: (context: JobContext, token: string) => Promise<Result>,
 ) {
@@ -58,7 +58,7 @@ const message = (step: string, key: string, token: string): { messages: AIMessag
 });
 
 function step({ done = 0 }: Values, config: LangGraphRunnableConfig): Promise<Partial<Values>> {
-  return executed(config, async ({ plan, ids, signal }, token) => {
+  return runExecution(config, async ({ plan, ids, signal }, token) => {
     const { key, wait_ms = 0, tokens = 0, zombie_ms = 0 } = plan;
     try {
       if (done === 0 && plan.hold === "start") {
@@ -95,7 +95,7 @@ function ask(_state: Values, config: LangGraphRunnableConfig): Partial<Values> {
 }
 
 function out(_state: Values, config: LangGraphRunnableConfig): Promise<Partial<Values>> {
-  return executed(config, async ({ plan, ids, signal }, token) => {
+  return runExecution(config, async ({ plan, ids, signal }, token) => {
     if (plan.hold === "out") {
       mark("hold", token, ids);
       await pause(HELD_MS, signal);

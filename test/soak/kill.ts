@@ -1,7 +1,7 @@
 /** Kills, stops and pauses the server under load, and checks afterwards that nothing was lost, doubled or stuck. */
 import { connect } from "./client.ts";
 import { inspect } from "./database.ts";
-import { disturbedBetween } from "./disturbances.ts";
+import { measureDisturbance } from "./disturbances.ts";
 import { followExecutions, type Line } from "./executions.ts";
 import { watchEvents } from "./kill/event-streams.ts";
 import { Facts } from "./kill/facts.ts";
@@ -177,7 +177,7 @@ function restartTimes(lines: readonly Line[], { restarts, pauses }: Pick<Faults,
       const tokens = open.get(String(pid)) ?? new Map<string, string>();
       open.set(String(pid), tokens.set(token, run));
       const from = expectedSince.get(run);
-      if (from !== undefined) times.push(Math.max(0, at - from - disturbedBetween(from, at, pauses)));
+      if (from !== undefined) times.push(Math.max(0, at - from - measureDisturbance(from, at, pauses)));
       expectedSince.delete(run);
     } else if (mark === "end") open.get(String(pid))?.delete(token);
   }

@@ -1,8 +1,8 @@
 /** A server that stands still for longer than its lease must neither execute a run twice nor let a second server do so. */
 import type { Plan } from "./agents.ts";
 import { type Client, connect } from "./client.ts";
-import { keyMaker } from "./database.ts";
-import { type Executions, followExecutions, overlaps } from "./executions.ts";
+import { createKeyMaker } from "./database.ts";
+import { type Executions, findOverlaps, followExecutions } from "./executions.ts";
 import { quantile, type Report } from "./report.ts";
 import { createSite, type Runtime, type Server, signal, sleep, startServer, until } from "./servers.ts";
 
@@ -64,7 +64,7 @@ async function pausing(report: Report, runtime: Runtime, options: PauseOptions):
     for (const { mark, token } of executions.lines()) mark === "end" ? open.delete(token) : open.add(token);
     return open.size;
   };
-  const newKey = keyMaker();
+  const newKey = createKeyMaker();
   const start = async (count: number, plan: Omit<Plan, "key">): Promise<void> => {
     const runs = await Promise.all(Array.from({ length: count }, () => create(client, { ...plan, key: newKey() })));
     startedRuns.push(...runs);
@@ -160,7 +160,7 @@ async function checkPauses(
     `${runtime}: runs that a second server took`,
     foreign.map(({ run }) => `run ${run}`),
   );
-  report.none(`${runtime}: threads with two runs executing`, overlaps(lines));
+  report.none(`${runtime}: threads with two runs executing`, findOverlaps(lines));
   const wrong: string[] = [];
   for (const { key, thread_id, run_id } of startedRuns) {
     const { status } = await client.get("GET", `/threads/${thread_id}/runs/${run_id}`);

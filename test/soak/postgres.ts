@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { startPostgres, type TestPostgres } from "../support/postgres-server.ts";
 import { connect, createBalancedClient } from "./client.ts";
 import { inspect } from "./database.ts";
-import { type Disturbance, disturbedBetween } from "./disturbances.ts";
+import { type Disturbance, measureDisturbance } from "./disturbances.ts";
 import { followExecutions, type Line } from "./executions.ts";
 import { Facts } from "./kill/facts.ts";
 import { checkInvariants } from "./kill/invariants.ts";
@@ -177,7 +177,7 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
   using database = inspect(copy);
   await checkInvariants(report, { facts, lines, client, database, receivers, deaths: fleet.hits, heard_ms: HEARD_MS });
   report.atMost("I13 longest wait of a run that could start", longest, options.most_wait_ms, "ms");
-  const takeovers = takeoverTimes(lines, fleet.killed, fleet.disturbances);
+  const takeovers = listTakeoverTimes(lines, fleet.killed, fleet.disturbances);
   report.note("runs taken over from a dead process", takeovers.length);
   report.note("end of its lease to the next start p50", `${quantile(takeovers, 0.5)} ms`);
   if (takeovers.length > 0) {
@@ -221,7 +221,7 @@ function createGate(): Gate {
  * Returns, for every run that executed in a process that was killed, the time from the end of that process's lease until the run executed
  * again, without the times of other disturbances.
  */
-function takeoverTimes(
+function listTakeoverTimes(
   lines: readonly Line[],
   killed: readonly Killed[],
   disturbances: readonly Disturbance[],
@@ -239,7 +239,7 @@ function takeoverTimes(
     } else if (mark === "begin") {
       open.set(pid, (open.get(pid) ?? new Map<string, string>()).set(token, run));
       const from = expectedSince.get(run);
-      if (from !== undefined) times.push(Math.max(0, at - from - disturbedBetween(from, at, disturbances)));
+      if (from !== undefined) times.push(Math.max(0, at - from - measureDisturbance(from, at, disturbances)));
       expectedSince.delete(run);
     } else if (mark === "end") open.get(pid)?.delete(token);
   }

@@ -55,7 +55,7 @@ export async function readers(report: Report, options: ReaderOptions): Promise<v
   for (const runtime of options.runtimes) {
     let ownMib = 0;
     if (options.beside.includes(runtime)) {
-      ownMib = await withoutGreenroom(runtime, options.readers);
+      ownMib = await measureWithoutGreenroom(runtime, options.readers);
       report.note(`${runtime}: memory grew without Greenroom by`, `${ownMib.toFixed(1)} MiB`);
     }
     for (const resumable of options.resumable) await unread(report, runtime, resumable, ownMib, options);
@@ -64,7 +64,7 @@ export async function readers(report: Report, options: ReaderOptions): Promise<v
 }
 
 /** Runs `work` and gives the peak of the server's memory meanwhile. */
-async function peak(server: Server, work: () => Promise<void>): Promise<number> {
+async function measurePeak(server: Server, work: () => Promise<void>): Promise<number> {
   let most = server.rss();
   const timer = setInterval(() => {
     most = Math.max(most, server.rss());
@@ -78,16 +78,16 @@ async function peak(server: Server, work: () => Promise<void>): Promise<number> 
 }
 
 /** Returns the memory that the runtime's own server uses for this many readers that never read. */
-async function withoutGreenroom(runtime: Runtime, readers: number): Promise<number> {
+async function measureWithoutGreenroom(runtime: Runtime, readers: number): Promise<number> {
   const server = await startServer({ runtime, site: createSite(), script: "test/soak/bare.ts" });
   const sockets: Socket[] = [];
   try {
-    for (let count = 0; count < 4; count++) sockets.push((await neverReads(server.url, "/")).resume());
+    for (let count = 0; count < 4; count++) sockets.push((await connectSilently(server.url, "/")).resume());
     await sleep(5_000);
     for (const socket of sockets.splice(0)) socket.destroy();
     await sleep(500);
     const before = server.rss();
-    for (let count = 0; count < readers; count++) sockets.push(await neverReads(server.url, "/"));
+    for (let count = 0; count < readers; count++) sockets.push(await connectSilently(server.url, "/"));
     let most = before;
     let grown_at = Date.now();
     await until(
@@ -142,10 +142,10 @@ async function unread(
     let connected = 0;
     let took = 0;
     const chunks = Math.ceil((options.megabytes * 1024 * 1024) / CHUNK);
-    const most = await peak(server, async () => {
+    const most = await measurePeak(server, async () => {
       await flood({ chunks, bytes: CHUNK, gate: join(site.path, "gate") }, async (at) => {
         for (let count = 0; count < options.readers; count++) {
-          sockets.push(await neverReads(server.url, `${at}/stream`));
+          sockets.push(await connectSilently(server.url, `${at}/stream`));
           connected += 1;
         }
         await sleep(200);
@@ -183,14 +183,14 @@ async function warmUp(
   const gate = join(site.path, "warm");
   const reading: Socket[] = [];
   await flood({ chunks: 200, bytes: CHUNK, gate }, async (at) => {
-    for (let count = 0; count < 4; count++) reading.push((await neverReads(server.url, `${at}/stream`)).resume());
+    for (let count = 0; count < 4; count++) reading.push((await connectSilently(server.url, `${at}/stream`)).resume());
   });
   for (const socket of reading) socket.destroy();
   await sleep(500);
 }
 
 /** Asks for a stream and never takes a byte of it. */
-function neverReads(url: string, path: string): Promise<Socket> {
+function connectSilently(url: string, path: string): Promise<Socket> {
   const { hostname, port, host } = new URL(url);
   return new Promise((resolve, reject) => {
     const socket = open(Number(port), hostname, () => {

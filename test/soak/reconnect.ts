@@ -4,7 +4,7 @@ import { Client as Client1 } from "langgraph-sdk-1";
 import { Client as Client2 } from "langgraph-sdk-2";
 import type { Plan } from "./agents.ts";
 import { type Client, connect, type Frame } from "./client.ts";
-import { keyMaker } from "./database.ts";
+import { createKeyMaker } from "./database.ts";
 import type { Report } from "./report.ts";
 import { createSite, startServer } from "./servers.ts";
 
@@ -104,7 +104,7 @@ export async function reconnect(report: Report, options: ReconnectOptions): Prom
   const site = createSite({ concurrency: 200, lease_ms: 10_000 });
   const server = await startServer({ runtime: "bun", site });
   const client = connect(server.url);
-  const newKey = keyMaker();
+  const newKey = createKeyMaker();
   const family = async (name: string, Sdk: typeof Client2): Promise<void> => {
     let cuts = 0;
     let runs = 0;

@@ -1,8 +1,8 @@
 /** Rolls runs back in every stage of their life, and looks for anything that is left of them. */
 import type { Plan } from "./agents.ts";
 import { Broken, type Client, connect } from "./client.ts";
-import { type Inspection, inspect, keyMaker } from "./database.ts";
-import { type Executions, followExecutions, type Mark, overlaps } from "./executions.ts";
+import { createKeyMaker, type Inspection, inspect } from "./database.ts";
+import { type Executions, findOverlaps, followExecutions, type Mark } from "./executions.ts";
 import type { Report } from "./report.ts";
 import { createSite, freePort, RUNTIMES, type Server, sleep, startServer } from "./servers.ts";
 
@@ -66,7 +66,7 @@ class Rollbacks {
   removed = 0;
   readonly #client: Client;
   readonly #executions: Executions;
-  readonly #newKey = keyMaker();
+  readonly #newKey = createKeyMaker();
 
   constructor(client: Client, executions: Executions) {
     this.#client = client;
@@ -348,7 +348,7 @@ export async function rollback(report: Report, options: RollbackOptions): Promis
   report.none("rows left in the database", [...rows, ...words]);
   const lines = executions.lines();
   report.none("late writes accepted", database.matches("%late_%", /\blate\d+ key-[a-z0-9]+-\d+/g));
-  report.none("threads with two runs executing", overlaps(lines));
+  report.none("threads with two runs executing", findOverlaps(lines));
   const stopped = new Map(removed.flatMap((testCase) => testCase.victims.map(({ key }) => [key, testCase.stopped_at])));
   const steps = lines.filter(({ mark }) => mark === "begin" || mark === "step");
   const after = steps.map(({ key, at }) => at - (stopped.get(key) ?? at)).filter((ms) => ms > 0);

@@ -6,9 +6,9 @@ import { startPostgres } from "../support/postgres-server.ts";
 import { connect, createBalancedClient } from "./client.ts";
 import type { Report } from "./report.ts";
 import { createSite, freePort, type Runtime, type Server, type Site, sleep, startServer } from "./servers.ts";
-import type { Deed } from "./steps/agent.ts";
+import type { StepEffect } from "./steps/agent.ts";
 import { type Call, createCallScript, take } from "./steps/calls.ts";
-import { checkCall, checkDeeds, type Faults } from "./steps/checks.ts";
+import { checkCall, checkEffects, type Faults } from "./steps/checks.ts";
 
 export interface StepsOptions {
   /** The number of kills on each of the two databases. */
@@ -115,7 +115,7 @@ async function soak(
       killed++;
       appendFileSync(
         log as string,
-        `\n${JSON.stringify({ mark: "killed", pid, name: "", chain: 0, at: 0 } satisfies Deed)}\n`,
+        `\n${JSON.stringify({ mark: "killed", pid, name: "", chain: 0, at: 0 } satisfies StepEffect)}\n`,
       );
       const runtime = slot.runtimes[slot.starts++ % slot.runtimes.length] as Runtime;
       slot.server = await startServer({ runtime, site: slot.site, port: slot.port });
@@ -123,9 +123,9 @@ async function soak(
   }
 
   await Promise.all([...Array.from({ length: options.calls }, loop), ...slots.map(disturb)]);
-  const deeds = readDeeds(log as string);
+  const deeds = readEffects(log as string);
   const faults: Faults = { repeated: [], models: [], state: [], frames: [], events: [] };
-  const repeats = checkDeeds(
+  const repeats = checkEffects(
     deeds,
     calls.map(({ call }) => call),
     faults,
@@ -158,12 +158,12 @@ function sum<Item>(items: readonly Item[], of: (item: Item) => number): number {
 }
 
 /** A process that is killed as it writes may leave a part of a line. */
-function readDeeds(file: string): Deed[] {
+function readEffects(file: string): StepEffect[] {
   return readFileSync(file, "utf8")
     .split("\n")
     .flatMap((line) => {
       try {
-        return line === "" ? [] : [JSON.parse(line) as Deed];
+        return line === "" ? [] : [JSON.parse(line) as StepEffect];
       } catch {
         return [];
       }

@@ -1,6 +1,6 @@
 /** Runs with webhooks while the server is killed: every end is told, to receivers that fail and hang. */
 import { type Answer, Broken, connect } from "./client.ts";
-import { inspect, keyMaker } from "./database.ts";
+import { createKeyMaker, inspect } from "./database.ts";
 import { followExecutions } from "./executions.ts";
 import { type AcknowledgedRun, awaitDeliveries, checkTraces, checkWebhooks, forgetClaims, UNSENT } from "./platform.ts";
 import { startReceivers } from "./receivers.ts";
@@ -42,7 +42,7 @@ export async function webhooks(report: Report, options: WebhookOptions): Promise
   const client = connect(server.url);
   const createdRuns: CreatedRun[] = [];
   const problems: string[] = [];
-  const newKey = keyMaker();
+  const newKey = createKeyMaker();
   const threads = Array.from({ length: THREADS }, () => crypto.randomUUID());
   let requestCount = 0;
   let kills = 0;

@@ -22,19 +22,19 @@ import { frameTests } from "./storage/frames.ts";
 import { identityTests } from "./storage/identity.ts";
 import { itemTests } from "./storage/items.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
   checkpoint,
-  claimed,
   claimNext,
   claimTerms,
+  createAssistant,
+  createClaimedRun,
+  createPendingRun,
+  createSeeds,
+  createThread,
   finish,
   here,
   progress,
   type StorageTest,
   type SuiteApi,
-  seeds,
   there,
 } from "./storage/material.ts";
 import { overviewTests } from "./storage/overview.ts";
@@ -78,7 +78,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   api.describe("migrate", () => {
     test("may run several times, also concurrently", async (storage) => {
       await Promise.all([storage.migrate(), storage.migrate()]);
-      await anAssistant(storage);
+      await createAssistant(storage);
       await storage.migrate();
       assert.equal(await countAssistants(storage, here, {}), 1);
     });
@@ -87,9 +87,9 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   api.describe("the worker lock", () => {
     test("is held, and a second request for it does not change running runs", async (storage) => {
       assert.deepEqual(await Promise.all([storage.becomeWorker(1000), storage.becomeWorker(1000)]), [true, true]);
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
       assert.equal(await storage.becomeWorker(1200), true);
       assert.deepEqual(await storage.renewLease(here, lease, 6000), { cancelled: false });
       assert.deepEqual((await storage.getThread(here, "t"))?.lock, { token: lease.token, until: 6000 });
@@ -131,12 +131,15 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
 
   api.describe("deployments", () => {
     test("do not see each other's rows with equal ids", async (storage) => {
-      const assistants = [await anAssistant(storage, {}, 1000, here), await anAssistant(storage, {}, 1000, there)];
-      await aThread(storage, "t", { at: "here" }, 1000, here);
-      await aThread(storage, "t", { at: "there" }, 1000, there);
-      const { lease } = await claimed(storage, assistants[0] as AssistantRow, "t", "r1");
+      const assistants = [
+        await createAssistant(storage, {}, 1000, here),
+        await createAssistant(storage, {}, 1000, there),
+      ];
+      await createThread(storage, "t", { at: "here" }, 1000, here);
+      await createThread(storage, "t", { at: "there" }, 1000, there);
+      const { lease } = await createClaimedRun(storage, assistants[0] as AssistantRow, "t", "r1");
       await storage.saveProgress(here, lease, progress([checkpoint("c1", {})]), 1200);
-      await aRun(storage, assistants[0] as AssistantRow, "t", "r2");
+      await createPendingRun(storage, assistants[0] as AssistantRow, "t", "r2");
 
       assert.equal(await storage.getRun(there, "r1"), null);
       assert.deepEqual(await storage.listRuns(there, "t", { limit: 10, offset: 0 }), []);
@@ -178,7 +181,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   });
 
   api.describe("a random workload", () => {
-    for (const seed of seeds(api, 2)) {
+    for (const seed of createSeeds(api, 2)) {
       test(`satisfies every invariant, seed ${seed}`, (storage) => runWorkload(storage, seed, api.effort));
     }
   });

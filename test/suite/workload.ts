@@ -1,8 +1,8 @@
 /** A random workload of concurrent workers and clients, followed by checks of all invariants. */
 import assert from "node:assert/strict";
 import type { ClaimedRun, ClaimRequest, Progress, Scope, StopAction, Storage } from "../../lib/storage/mod.ts";
-import { bare, checkAftermath } from "./workload/aftermath.ts";
-import { type Attempt, allFrames, History, MAX_ATTEMPTS } from "./workload/history.ts";
+import { checkAftermath, createBareCheckpoint } from "./workload/aftermath.ts";
+import { type Attempt, History, MAX_ATTEMPTS, readAllFrames } from "./workload/history.ts";
 
 const WORKERS = 8;
 const CLIENTS = 12;
@@ -13,7 +13,7 @@ const THREADS = 10;
 const LEASE_MS = 100;
 
 /** Creates a seeded random number generator. */
-export function dice(seed: number): {
+export function createDice(seed: number): {
   /** An integer in [0, count). */
   readonly below: (count: number) => number;
   readonly pick: <Item>(items: readonly Item[]) => Item;
@@ -35,7 +35,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     ([name, most]) => [name as keyof typeof WANTED, Math.ceil(most * effort)] as const,
   );
   const scope: Scope = { deployment: "workload" };
-  const { below, pick } = dice(seed);
+  const { below, pick } = createDice(seed);
   const chance = (percent: number): boolean => below(100) < percent;
   const threadIds = Array.from({ length: THREADS }, (_, i) => `t${i}`);
   const history = new History();
@@ -77,7 +77,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   };
 
   /** Sends a write under the lease. Records whether it was accepted. */
-  const fenced = async (attempt: Attempt, write: (sentAt: number) => Promise<boolean>): Promise<boolean> => {
+  const sendFenced = async (attempt: Attempt, write: (sentAt: number) => Promise<boolean>): Promise<boolean> => {
     const sentAt = history.tick();
     const accepted = await write(sentAt);
     if (accepted) attempt.accepted = Math.max(attempt.accepted, sentAt);
@@ -102,7 +102,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     const progress: Progress = {
       checkpoints: [
         {
-          ...bare(checkpoint_id, now),
+          ...createBareCheckpoint(checkpoint_id, now),
           values: [{ channel: "n", version: checkpoint_id, type: "json", data: "1" }],
         },
       ],
@@ -121,7 +121,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       ],
       ...(list.length > 0 ? { frames: { first_id: next.frame, list } } : {}),
     };
-    return await fenced(attempt, async (sentAt) => {
+    return await sendFenced(attempt, async (sentAt) => {
       const accepted = await write(progress, sentAt);
       // A worker that loses the response sends the same again.
       if (accepted && chance(10)) await storage.saveProgress(scope, attempt.lease, progress, now);
@@ -189,7 +189,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   };
 
   const requeue = async (attempt: Attempt): Promise<void> => {
-    const requeued = await fenced(attempt, async (sentAt) => {
+    const requeued = await sendFenced(attempt, async (sentAt) => {
       if (!(await storage.requeueRun(scope, attempt.lease, now))) return false;
       attempt.release_sent = Math.min(attempt.release_sent, sentAt);
       attempt.requeued = true;
@@ -209,7 +209,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       if (chance(8)) await until(() => now > stalled + 2 * LEASE_MS);
       else if (chance(60)) {
         const lease_until = now + LEASE_MS;
-        const renewed = await fenced(attempt, async (sentAt) => {
+        const renewed = await sendFenced(attempt, async (sentAt) => {
           const renewal = await storage.renewLease(scope, lease, lease_until);
           if (renewal && history.run(lease.run_id).flagged < sentAt)
             assert.ok(renewal.cancelled, `${lease.run_id} was cancelled`);
@@ -370,7 +370,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     assert.ok(listed.filter((run) => run.status === "running").length <= 1);
     const [run] = listed;
     if (!run) return;
-    const frames = await allFrames(storage, scope, run.run_id);
+    const frames = await readAllFrames(storage, scope, run.run_id);
     for (const [i, frame] of frames.entries()) assert.equal(frame.id, i + 1);
   };
 

@@ -27,13 +27,13 @@ const AGENTS = {
 };
 
 /** The calls of a place, and the service behind them. */
-export interface AgentPlace extends AsyncDisposable {
+export interface AgentHarness extends AsyncDisposable {
   agent(name: string): AgentHandle;
   readonly service: Service;
 }
 
 export const openService = async (): Promise<
-  AgentPlace & { readonly fetch: (request: Request) => Promise<Response> }
+  AgentHarness & { readonly fetch: (request: Request) => Promise<Response> }
 > => {
   const app = await createApp({
     database: ":memory:",
@@ -74,15 +74,15 @@ interface TestApi {
 export function agentCallsSuite(
   { describe, it, before, after }: TestApi,
   title: string,
-  open: () => Promise<AgentPlace>,
+  open: () => Promise<AgentHarness>,
 ): void {
   describe(title, () => {
-    let place: AgentPlace;
+    let harness: AgentHarness;
     before(async () => {
-      place = await open();
+      harness = await open();
     });
-    after(async () => place[Symbol.asyncDispose]());
-    const createThread = async (): Promise<string> => (await place.service.threads.create()).thread_id;
+    after(async () => harness[Symbol.asyncDispose]());
+    const createThread = async (): Promise<string> => (await harness.service.threads.create()).thread_id;
     const isRefused = (code: string) => (error: unknown) => {
       assert.ok(error instanceof Error && !(error instanceof RunFailed));
       assert.match(`${(error as { reason?: string }).reason} ${error.message}`, new RegExp(code));
@@ -91,56 +91,58 @@ export function agentCallsSuite(
 
     describe("run", () => {
       it("returns the values of a new thread, which it keeps", async () => {
-        const values = await place.agent("echo").run({ messages: "Hi" });
+        const values = await harness.agent("echo").run({ messages: "Hi" });
         assert.deepEqual(readTexts({ values }), ["Hi", "You said Hi"]);
-        const [thread] = (await place.service.threads.search({ metadata: { graph_id: "echo" } })).items;
+        const [thread] = (await harness.service.threads.search({ metadata: { graph_id: "echo" } })).items;
         assert.deepEqual(thread?.values, values);
       });
       it("continues the thread that it is given", async () => {
         const thread_id = await createThread();
-        assert.deepEqual(await place.agent("count").run({}, { thread_id }), { n: 1 });
-        assert.deepEqual(await place.agent("count").run({}, { thread_id }), { n: 2 });
+        assert.deepEqual(await harness.agent("count").run({}, { thread_id }), { n: 1 });
+        assert.deepEqual(await harness.agent("count").run({}, { thread_id }), { n: 2 });
       });
       it("leaves no thread after a stateless run", async () => {
-        const threads = await place.service.threads.count();
-        assert.deepEqual(await place.agent("count").run({}, { thread_id: null }), { n: 1 });
-        assert.equal(await place.service.threads.count(), threads);
+        const threads = await harness.service.threads.count();
+        assert.deepEqual(await harness.agent("count").run({}, { thread_id: null }), { n: 1 });
+        assert.equal(await harness.service.threads.count(), threads);
       });
       it("passes context, metadata and configuration on, and names the assistant", async () => {
-        const { assistant_id } = await place.service.assistants.create({
+        const { assistant_id } = await harness.service.assistants.create({
           graph_id: "context",
           context: { tier: "pro" },
         });
         const thread_id = await createThread();
         const options = { assistant_id, thread_id, context: { name: "Ann" }, metadata: { topic: "a" } };
-        const values = await place.agent("count").run({}, { ...options, config: { tags: ["x"], recursion_limit: 7 } });
+        const values = await harness
+          .agent("count")
+          .run({}, { ...options, config: { tags: ["x"], recursion_limit: 7 } });
         assert.deepEqual(values, { context: { tier: "pro", name: "Ann" } });
-        const [run] = await place.service.runs.list(thread_id);
+        const [run] = await harness.service.runs.list(thread_id);
         assert.equal(run?.metadata["topic"], "a");
         assert.equal(run.assistant_id, assistant_id);
         const { tags, recursion_limit } = run.kwargs["config"] as { tags: string[]; recursion_limit: number };
         assert.deepEqual([tags, recursion_limit], [["x"], 7]);
       });
       it("throws RunFailed with the error and the values that the run has stored", async () => {
-        const { run_id, thread_id, ...outcome } = await catchFailed(place.agent("fails").run({}));
+        const { run_id, thread_id, ...outcome } = await catchFailed(harness.agent("fails").run({}));
         assert.deepEqual(outcome, {
           status: "error",
           values: { n: 1 },
           error: { error: "TypeError", message: "Boom" },
         });
-        assert.equal((await place.service.runs.get(thread_id, run_id)).status, "error");
+        assert.equal((await harness.service.runs.get(thread_id, run_id)).status, "error");
       });
       it("throws RunFailed for a stateless run that fails", async () => {
-        const { status, values } = await catchFailed(place.agent("fails").run({}, { thread_id: null }));
+        const { status, values } = await catchFailed(harness.agent("fails").run({}, { thread_id: null }));
         assert.deepEqual({ status, values }, { status: "error", values: null });
       });
       it("throws RunFailed with the status timeout", async () => {
-        const outcome = await catchFailed(place.agent("slow").run({}));
+        const outcome = await catchFailed(harness.agent("slow").run({}));
         assert.equal(outcome.status, "timeout");
         assert.equal(outcome.error.error, "RunTimeout");
       });
       it("throws RunFailed with the interrupt of a run that waits", async () => {
-        const outcome = await catchFailed(place.agent("review").run({}));
+        const outcome = await catchFailed(harness.agent("review").run({}));
         assert.equal(outcome.status, "waiting");
         assert.deepEqual(
           outcome.interrupts.map(({ value }) => value),
@@ -148,68 +150,68 @@ export function agentCallsSuite(
         );
       });
       it("rejects an unknown agent, and creates no thread", async () => {
-        const threads = await place.service.threads.count();
-        await assert.rejects(place.agent("refnd").run({}), isRefused("assistant_not_found"));
-        assert.equal(await place.service.threads.count(), threads);
+        const threads = await harness.service.threads.count();
+        await assert.rejects(harness.agent("refnd").run({}), isRefused("assistant_not_found"));
+        assert.equal(await harness.service.threads.count(), threads);
       });
       it("keeps the given thread if the run is rejected", async () => {
         const thread_id = await createThread();
-        await assert.rejects(place.agent("refnd").run({}, { thread_id }), isRefused("assistant_not_found"));
-        assert.equal((await place.service.threads.get(thread_id)).thread_id, thread_id);
+        await assert.rejects(harness.agent("refnd").run({}, { thread_id }), isRefused("assistant_not_found"));
+        assert.equal((await harness.service.threads.get(thread_id)).thread_id, thread_id);
       });
       it("rejects with the reason of its signal, and the run continues", async () => {
         const thread_id = await createThread();
         const abort = new AbortController();
-        const call = place.agent("waits").run({}, { thread_id, signal: abort.signal });
-        while ((await place.service.runs.list(thread_id)).length === 0) await Promise.race([call, tick()]);
+        const call = harness.agent("waits").run({}, { thread_id, signal: abort.signal });
+        while ((await harness.service.runs.list(thread_id)).length === 0) await Promise.race([call, tick()]);
         abort.abort(new Error("left"));
         await assert.rejects(call, /left/);
-        const [run] = await place.service.runs.list(thread_id);
+        const [run] = await harness.service.runs.list(thread_id);
         assert.ok(run);
         assert.ok(["running", "pending"].includes(run.status), run.status);
-        await place.service.runs.cancel(thread_id, run.run_id, { wait: true });
+        await harness.service.runs.cancel(thread_id, run.run_id, { wait: true });
       });
     });
 
     describe("start", () => {
       it("returns the ids before the run ends, and the outcome after it", async () => {
-        const started = await place.agent("waits").start({});
+        const started = await harness.agent("waits").start({});
         const { run_id, thread_id } = started;
         const outcome = started.outcome();
-        await place.service.runs.cancel(thread_id, run_id, { reason: "not needed", wait: true });
+        await harness.service.runs.cancel(thread_id, run_id, { reason: "not needed", wait: true });
         const { values: _, ...ended } = await outcome;
         assert.deepEqual(ended, { run_id, thread_id, status: "cancelled", reason: "not needed" });
       });
       it("gives each of two runs of a thread its own values, also when both have ended", async () => {
         const thread_id = await createThread();
         const options = { thread_id, multitask_strategy: "enqueue" } as const;
-        const first = await place.agent("count").start({}, options);
-        const second = await place.agent("count").start({}, options);
+        const first = await harness.agent("count").start({}, options);
+        const second = await harness.agent("count").start({}, options);
         assert.deepEqual((await second.outcome()).values, { n: 2 });
         assert.deepEqual((await first.outcome()).values, { n: 1 });
         assert.equal((await first.outcome()).status, "success");
       });
       it("returns the status of a waiting run after another run has answered it", async () => {
-        const started = await place.agent("review").start({});
+        const started = await harness.agent("review").start({});
         const before = await started.outcome();
         assert.equal(before.status, "waiting");
-        await place.agent("review").resume(started.thread_id, "yes");
+        await harness.agent("review").resume(started.thread_id, "yes");
         const { status, values } = await started.outcome();
         assert.deepEqual({ status, values }, { status: "waiting", values: {} });
       });
       it("has no values for a run that was cancelled before it started", async () => {
         const thread_id = await createThread();
-        await place.agent("count").run({}, { thread_id });
-        const active = await place.agent("waits").start({}, { thread_id });
-        const queued = await place.agent("count").start({}, { thread_id });
-        await place.service.runs.cancel(thread_id, queued.run_id, { wait: true });
+        await harness.agent("count").run({}, { thread_id });
+        const active = await harness.agent("waits").start({}, { thread_id });
+        const queued = await harness.agent("count").start({}, { thread_id });
+        await harness.service.runs.cancel(thread_id, queued.run_id, { wait: true });
         const { status, values } = await queued.outcome();
         assert.deepEqual({ status, values }, { status: "cancelled", values: null });
-        await place.service.runs.cancel(thread_id, active.run_id, { wait: true });
+        await harness.service.runs.cancel(thread_id, active.run_id, { wait: true });
       });
       it("reports that a run was deleted", async () => {
-        const { outcome, run_id, thread_id } = await place.agent("waits").start({});
-        await place.service.runs.cancel(thread_id, run_id, { action: "rollback", wait: true });
+        const { outcome, run_id, thread_id } = await harness.agent("waits").start({});
+        await harness.service.runs.cancel(thread_id, run_id, { action: "rollback", wait: true });
         assert.deepEqual(await outcome(), {
           ...{ run_id, thread_id, status: "cancelled", values: null },
           reason: "The run was deleted",
@@ -219,7 +221,7 @@ export function agentCallsSuite(
 
     describe("stream", () => {
       it("parses the frames, and omits those that belong to no mode", async () => {
-        const frames = place
+        const frames = harness
           .agent("echo")
           .stream(
             { messages: "Hi" },
@@ -239,7 +241,7 @@ export function agentCallsSuite(
         assert.deepEqual(outcome, { ...(await frames.run), status: "success", values: last?.data });
       });
       it("streams values without a mode", async () => {
-        const all = await collect(place.agent("count").stream({}));
+        const all = await collect(harness.agent("count").stream({}));
         assert.deepEqual(
           all.map(({ mode, data }) => ({ mode, data })),
           [
@@ -249,14 +251,14 @@ export function agentCallsSuite(
         );
       });
       it("has the ids and the outcome of a stateless run", async () => {
-        const frames = place.agent("count").stream({}, { thread_id: null });
+        const frames = harness.agent("count").stream({}, { thread_id: null });
         assert.equal((await collect(frames)).length, 2);
         const { run_id, thread_id, ...outcome } = await frames.outcome;
         assert.deepEqual(await frames.run, { run_id, thread_id });
         assert.deepEqual(outcome, { status: "success", values: { n: 1 } });
       });
       it("throws RunFailed after the frames of a run that fails", async () => {
-        const frames = place.agent("fails").stream({});
+        const frames = harness.agent("fails").stream({});
         const received: unknown[] = [];
         const reading = (async () => {
           for await (const { data } of frames) received.push(data);
@@ -268,15 +270,15 @@ export function agentCallsSuite(
       });
       it("throws RunFailed for a run that is cancelled, also by a rollback", async () => {
         for (const action of ["interrupt", "rollback"] as const) {
-          const frames = place.agent("waits").stream({});
+          const frames = harness.agent("waits").stream({});
           const { thread_id, run_id } = await frames.run;
           const reading = catchFailed(collect(frames));
-          await place.service.runs.cancel(thread_id, run_id, { action, wait: true });
+          await harness.service.runs.cancel(thread_id, run_id, { action, wait: true });
           assert.equal((await reading).status, "cancelled");
         }
       });
       it("ends without a frame of the interrupt when the run waits", async () => {
-        const frames = place.agent("review").stream({}, { stream_mode: ["values", "updates"] });
+        const frames = harness.agent("review").stream({}, { stream_mode: ["values", "updates"] });
         assert.deepEqual(
           (await collect(frames)).map(({ data }) => data),
           [{}],
@@ -286,63 +288,63 @@ export function agentCallsSuite(
         assert.deepEqual(outcome.interrupts[0]?.value, { question: "Sure?" });
       });
       it("has an outcome if nobody reads the frames", async () => {
-        const frames = place.agent("count").stream({});
+        const frames = harness.agent("count").stream({});
         assert.deepEqual((await frames.outcome).values, { n: 1 });
       });
       it("does not cancel the run when its reader leaves", async () => {
-        const frames = place.agent("waits").stream({});
+        const frames = harness.agent("waits").stream({});
         for await (const _ of frames) break;
         const { thread_id, run_id } = await frames.run;
-        assert.equal((await place.service.runs.get(thread_id, run_id)).status, "running");
-        await place.service.runs.cancel(thread_id, run_id, { wait: true });
+        assert.equal((await harness.service.runs.get(thread_id, run_id)).status, "running");
+        await harness.service.runs.cancel(thread_id, run_id, { wait: true });
       });
       it("rejects with the reason of its signal", async () => {
         const abort = new AbortController();
-        const frames = place.agent("waits").stream({}, { signal: abort.signal });
+        const frames = harness.agent("waits").stream({}, { signal: abort.signal });
         const { thread_id, run_id } = await frames.run;
         const reading = collect(frames);
         abort.abort(new Error("left"));
         await assert.rejects(reading, /left|abort/i);
-        await place.service.runs.cancel(thread_id, run_id, { wait: true });
+        await harness.service.runs.cancel(thread_id, run_id, { wait: true });
       });
       it("rejects an unknown mode and an unknown agent, and creates no run", async () => {
-        const threads = await place.service.threads.count();
+        const threads = await harness.service.threads.count();
         const misspelt = { stream_mode: "token" } as object;
-        await assert.rejects(collect(place.agent("echo").stream({}, misspelt)), isRefused("invalid"));
-        const frames = place.agent("refnd").stream({});
+        await assert.rejects(collect(harness.agent("echo").stream({}, misspelt)), isRefused("invalid"));
+        const frames = harness.agent("refnd").stream({});
         await assert.rejects(frames.run, isRefused("assistant_not_found"));
         await assert.rejects(frames.outcome, isRefused("assistant_not_found"));
         await assert.rejects(collect(frames), isRefused("assistant_not_found"));
-        assert.equal(await place.service.threads.count(), threads);
+        assert.equal(await harness.service.threads.count(), threads);
       });
     });
 
     describe("resume and state", () => {
       it("answer the interrupt of a thread", async () => {
-        const { outcome, thread_id } = await place.agent("review").start({});
+        const { outcome, thread_id } = await harness.agent("review").start({});
         const waiting = await outcome();
         assert.equal(waiting.status, "waiting");
-        const state = await place.agent("review").state(thread_id);
+        const state = await harness.agent("review").state(thread_id);
         assert.deepEqual(state, { values: {}, next: ["review"], interrupts: waiting.interrupts });
-        const answered = await place.agent("review").resume(thread_id, "yes", { metadata: { by: "ann" } });
+        const answered = await harness.agent("review").resume(thread_id, "yes", { metadata: { by: "ann" } });
         assert.equal(answered.status, "success");
         assert.deepEqual(answered.values, { answer: "yes" });
-        assert.deepEqual(await place.agent("review").state(thread_id), {
+        assert.deepEqual(await harness.agent("review").state(thread_id), {
           ...{ values: { answer: "yes" }, next: [], interrupts: [] },
         });
-        assert.equal((await place.service.runs.get(thread_id, answered.run_id)).metadata["by"], "ann");
+        assert.equal((await harness.service.runs.get(thread_id, answered.run_id)).metadata["by"], "ann");
       });
       it("reject an unknown thread", async () => {
         const unknown = "00000000-0000-4000-8000-000000000000";
-        await assert.rejects(place.agent("review").state(unknown), isRefused("thread_not_found"));
-        await assert.rejects(place.agent("review").resume(unknown, "yes"), isRefused("thread_not_found"));
+        await assert.rejects(harness.agent("review").state(unknown), isRefused("thread_not_found"));
+        await assert.rejects(harness.agent("review").resume(unknown, "yes"), isRefused("thread_not_found"));
       });
     });
   });
 }
 
 /** Runs an agent with feedback keys, and checks that the values do not have the links. SDK 2.0.0 sends keys only with streams. */
-export async function runWithFeedback({ agent, service }: AgentPlace): Promise<void> {
+export async function runWithFeedback({ agent, service }: AgentHarness): Promise<void> {
   const { thread_id } = await service.threads.create();
   assert.deepEqual(await agent("count").run({}, { thread_id, feedback_keys: ["score"] }), { n: 1 });
   const [run] = await service.runs.list(thread_id);

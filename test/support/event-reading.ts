@@ -41,7 +41,7 @@ export interface Reading {
 }
 
 /** Reads live events of a thread. */
-export function reading(
+export function startReading(
   service: Service,
   thread_id: string,
   filter: EventFilter = ALL,
@@ -90,7 +90,7 @@ export const getLifecycleWord = ({ params }: ProtocolEvent): string => (params.d
 export const isRootEnd = (event: ProtocolEvent): boolean => isRoot(event) && getLifecycleWord(event) !== "running";
 
 /** Formats lifecycle and input events, each as one word: `running`, `a:1 started`, `input.requested q1`. */
-export function outline(events: readonly ProtocolEvent[]): string[] {
+export function formatOutline(events: readonly ProtocolEvent[]): string[] {
   return events.flatMap((event) => {
     const { method, params } = event;
     if (method === "lifecycle") return [[...params.namespace, getLifecycleWord(event)].join(" ")];
@@ -111,21 +111,21 @@ export function assertRising(events: readonly { readonly seq: number }[]): void 
 }
 
 /** A child's lifecycle, as an executor yields it. */
-export const child = (event: string, ...namespace: string[]): ExecutorEvent => ({
+export const createChildEvent = (event: string, ...namespace: string[]): ExecutorEvent => ({
   type: "event",
   method: "lifecycle",
   namespace,
   data: { event, graph_name: "child" },
 });
 
-export const requested = (interrupt_id: string): ExecutorEvent => ({
+export const createInputRequest = (interrupt_id: string): ExecutorEvent => ({
   type: "event",
   method: "input.requested",
   namespace: [],
   data: { interrupt_id, payload: "?", value: "?" },
 });
 
-export const token = (n: number, padding = 0): ExecutorEvent => ({
+export const createTokenEvent = (n: number, padding = 0): ExecutorEvent => ({
   type: "event",
   method: "custom",
   namespace: [],

@@ -17,7 +17,7 @@ export interface Faulty {
   share(): Faulty;
 }
 
-export function faulty(real: Storage = nodeSqlite(":memory:")): Faulty {
+export function createFaultyStorage(real: Storage = nodeSqlite(":memory:")): Faulty {
   const faults: Faulty["faults"] = {};
   const calls: Faulty["calls"] = {};
   const storage = new Proxy(real, {
@@ -35,7 +35,7 @@ export function faulty(real: Storage = nodeSqlite(":memory:")): Faulty {
     },
   });
   const share = (): Faulty => {
-    const otherStorage = faulty(real);
+    const otherStorage = createFaultyStorage(real);
     otherStorage.faults.close = async () => {};
     return otherStorage;
   };
@@ -68,7 +68,7 @@ export async function advanceUntil(
 }
 
 /** Creates a service on a test's clock. The clock is moved when it is disposed of, so that it stops also while a run executes. */
-export async function clockedService(
+export async function createClockedService(
   clock: ReturnType<typeof testClock>,
   options: TestServiceOptions,
 ): Promise<TestService> {

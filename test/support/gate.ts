@@ -8,7 +8,7 @@ export interface Gate {
   reset(): void;
 }
 
-export function gate(): Gate {
+export function createGate(): Gate {
   let [reached, opened] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   return {
     async agent({ signal }) {

@@ -3,7 +3,7 @@ import type { Environment } from "../../lib/environment.ts";
 import type { EventBus } from "../../lib/storage/event-bus.ts";
 import { createStreamGuards, type StreamGuards } from "../../lib/streams/stream-guard.ts";
 
-export const idleGuards = (environment: Pick<Environment, "now" | "timer">): StreamGuards =>
+export const createIdleGuards = (environment: Pick<Environment, "now" | "timer">): StreamGuards =>
   createStreamGuards({
     storage: { getThread: async () => null },
     bus: { subscribe: () => () => {} } as unknown as EventBus,

@@ -14,7 +14,7 @@ interface Shown {
 export const CLOSED: Shown = { status: "idle", open: 0, in_inbox: false };
 export const ASKING: Shown = { status: "interrupted", open: 1, in_inbox: true };
 
-export async function shownThread(fetch: Fetch, thread_id: string): Promise<Shown> {
+export async function readShownThread(fetch: Fetch, thread_id: string): Promise<Shown> {
   const get = async (path: string) =>
     (await (await fetch(new Request(`http://127.0.0.1${path}`))).json()) as JsonObject;
   const { status, interrupts } = await get(`/threads/${thread_id}`);

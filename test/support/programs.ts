@@ -9,7 +9,7 @@ export const root: string = resolve(import.meta.dirname, "../..");
 export const runtime: "bun" | "deno" | "node" = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
 
 /** Creates a folder that is deleted when its scope ends. */
-export function temporaryFolder(): { readonly path: string } & Disposable {
+export function createTemporaryFolder(): { readonly path: string } & Disposable {
   const path = mkdtempSync(join(tmpdir(), "greenroom-runtime-"));
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
 }

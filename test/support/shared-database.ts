@@ -86,7 +86,7 @@ export interface ProcessesOptions {
 const STEP_MS = 10;
 
 /** The processes' clocks are a test's clock; that of the database shows the same time. */
-export async function processes(options: ProcessesOptions): Promise<Processes> {
+export async function startProcesses(options: ProcessesOptions): Promise<Processes> {
   const { mode = "normal", concurrency, skew = [], common_clock = true } = options;
   const clock = testClock();
   const real = nodeSqlite(":memory:");

@@ -1,7 +1,7 @@
 /** Users of custom authentication. */
 import type { AuthUser } from "../../lib/mod.ts";
 
-export const userNamed = (identity: string): AuthUser => ({
+export const createUser = (identity: string): AuthUser => ({
   identity,
   display_name: identity,
   is_authenticated: true,

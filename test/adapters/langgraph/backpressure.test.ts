@@ -13,8 +13,8 @@ import type { CheckpointHandle } from "../../../lib/executor/contract.ts";
 import type { RunCreate } from "../../../lib/mod.ts";
 import type { FinishRun, Progress } from "../../../lib/storage/mod.ts";
 import { testService } from "../../suite/kit.ts";
-import { reading } from "../../support/event-reading.ts";
-import { faulty } from "../../support/faulty.ts";
+import { startReading } from "../../support/event-reading.ts";
+import { createFaultyStorage } from "../../support/faulty.ts";
 
 const ROUNDS = 6;
 const BURST = 3_000;
@@ -22,15 +22,15 @@ const BURST = 3_000;
 const TOKENS = 300;
 const NODES = ["one", "two", "three"] as const;
 
-const speaks = (name: string) => async () => {
+const createSpeaker = (name: string) => async () => {
   const chunks = Array.from({ length: TOKENS }, (_, n) => new AIMessageChunk({ id: name, content: `${name}${n} ` }));
   return { messages: [await new FakeStreamingChatModel({ sleep: 0, chunks }).invoke("?")] };
 };
 
 const graph = new StateGraph(MessagesAnnotation)
-  .addNode("one", speaks("one"))
-  .addNode("two", speaks("two"))
-  .addNode("three", speaks("three"))
+  .addNode("one", createSpeaker("one"))
+  .addNode("two", createSpeaker("two"))
+  .addNode("three", createSpeaker("three"))
   .addEdge(START, "one")
   .addEdge("one", "two")
   .addEdge("two", "three")
@@ -91,7 +91,7 @@ it("the chunks of one tick of a graph do not take a tick each, however large the
 
 for (const durability of ["async", "sync"] as const) {
   it(`each save has the ends of the messages that it writes, durability ${durability}`, async () => {
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const saves: Progress[] = [];
     faults.saveProgress = (call, [, , progress]) => {
       saves.push(progress as Progress);
@@ -105,7 +105,7 @@ for (const durability of ["async", "sync"] as const) {
     const all: string[] = [];
     for (let round = 0; round < ROUNDS; round++) {
       const { thread_id } = await kit.service.threads.create();
-      const live = reading(kit.service, thread_id);
+      const live = startReading(kit.service, thread_id);
       const runOptions: Partial<RunCreate> = { durability, stream_resumable: true, stream_mode: ["updates"] };
       const request: RunCreate = { assistant_id: "graph", input: { messages: ["?"] }, ...runOptions };
       await (await kit.service.runs.wait(thread_id, request)).result;

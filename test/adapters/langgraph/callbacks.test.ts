@@ -17,7 +17,7 @@ import { testService } from "../../suite/kit.ts";
 type Graph = Parameters<typeof langgraph>[0][string];
 
 /** Keeps the names that runs of tools, models and chains are started with. */
-function recorder() {
+function createRecorder() {
   const names: string[] = [];
   const add = (kind: string, name: string | undefined): void => void names.push(`${kind} ${name ?? "of its own"}`);
   const handler = BaseCallbackHandler.fromMethods({
@@ -60,7 +60,7 @@ async function readNames(graph: Graph, { names }: { names: string[] }): Promise<
 
 describe("the callbacks of a LangGraph run", () => {
   it("report tools and models of LangChain's createAgent by their names", async () => {
-    const record = recorder();
+    const record = createRecorder();
     const lookup = tool(() => "found", {
       name: "lookup",
       description: "Looks up",
@@ -75,7 +75,7 @@ describe("the callbacks of a LangGraph run", () => {
   });
 
   it("report chains in nodes and conditional edges by their names, without the name of the node", async () => {
-    const record = recorder();
+    const record = createRecorder();
     const inner = RunnableLambda.from((value: unknown) => value).withConfig({ callbacks: record.callbacks });
     const choose = RunnableLambda.from(() => "end").withConfig({ callbacks: record.callbacks });
     const graph = new StateGraph(MessagesAnnotation)

@@ -12,7 +12,14 @@ import { Serde } from "../../../adapters/langgraph/serde.ts";
 import { systemEnvironment } from "../../../lib/environment.ts";
 import type { Interrupt } from "../../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import { aJob, aThread, type JobChanges, run, type StateEvent, type StreamEvent } from "./executor.harness.ts";
+import {
+  createJob,
+  createThread,
+  type JobChanges,
+  run,
+  type StateEvent,
+  type StreamEvent,
+} from "./executor.harness.ts";
 
 interface Step {
   readonly events: readonly StreamEvent[];
@@ -21,14 +28,14 @@ interface Step {
   readonly pendingInterrupts: readonly Interrupt[];
 }
 
-function host(graph: Parameters<typeof langgraph>[0][string]) {
+function createHost(graph: Parameters<typeof langgraph>[0][string]) {
   const executor = langgraph({ graph });
-  const thread = aThread();
+  const thread = createThread();
   return {
     executor,
     thread,
     async run(changes: JobChanges = {}): Promise<Step> {
-      const { events, state } = await run(executor, aJob(thread, "graph", changes));
+      const { events, state } = await run(executor, createJob(thread, "graph", changes));
       const pendingInterrupts = state.tasks.flatMap(({ interrupts }) => interrupts);
       return { events, state, values: state.values as JsonObject, pendingInterrupts };
     },
@@ -41,7 +48,7 @@ const Log = Annotation.Root({
 });
 
 /** Builds a graph of two nodes that ask at once, one of them twice. */
-const asking = () =>
+const createAskingGraph = () =>
   new StateGraph(Log)
     .addNode("once", () => ({ log: [`once ${JSON.stringify(interrupt("once?"))}`] }))
     .addNode("twice", () => {
@@ -67,11 +74,11 @@ const getInterruptId = (step: Step, question: string): string => {
 
 describe("langgraph: resume values", () => {
   it("reach a tool that interrupts", async () => {
-    const calls: Json[] = [];
+    const createToolCaller: Json[] = [];
     const send = tool(
       ({ to }) => {
         const answer = interrupt({ send: to }) as Json;
-        calls.push(answer);
+        createToolCaller.push(answer);
         return `sent to ${to}: ${JSON.stringify(answer)}`;
       },
       { name: "send", description: "Sends", schema: z.object({ to: z.string() }) },
@@ -94,20 +101,20 @@ describe("langgraph: resume values", () => {
       )
       .addEdge("tools", "model")
       .compile();
-    const at = host(graph);
+    const at = createHost(graph);
     const stopped = await at.run({ input: { messages: [{ role: "user", content: "write" }] } });
     assert.deepEqual(
       [stopped.state.next, stopped.pendingInterrupts.map(({ value }) => value)],
       [["tools"], [{ send: "Ann" }]],
     );
     const { values } = await at.run({ command: { resume: { approved: true } } });
-    assert.deepEqual(calls, [{ approved: true }]);
+    assert.deepEqual(createToolCaller, [{ approved: true }]);
     const contents = (values.messages as JsonObject[]).map(({ content }) => content);
     assert.deepEqual(contents, ["write", "", 'sent to Ann: {"approved":true}', "done"]);
   });
 
   it("reach several pending interrupts by their ids, and the next interrupt of one", async () => {
-    const at = host(asking());
+    const at = createHost(createAskingGraph());
     const both = await at.run({ input: {} });
     const next = await at.run({
       command: { resume: { [getInterruptId(both, "once?")]: 1, [getInterruptId(both, "first?")]: 2 } },
@@ -120,10 +127,10 @@ describe("langgraph: resume values", () => {
   for (const answer of [false, 0, "", null]) {
     it(`may be ${JSON.stringify(answer)}, by value and by id`, async () => {
       const expected = { log: [`answer ${JSON.stringify(answer)}`] };
-      const plain = host(buildGraph());
+      const plain = createHost(buildGraph());
       await plain.run({ input: {} });
       assert.deepEqual((await plain.run({ command: { resume: answer } })).values, expected);
-      const named = host(buildGraph());
+      const named = createHost(buildGraph());
       const id = getInterruptId(await named.run({ input: {} }), "ok?");
       assert.deepEqual((await named.run({ command: { resume: { [id]: answer } } })).values, expected);
     });
@@ -139,7 +146,7 @@ describe("langgraph: resume values", () => {
       }))
       .addEdge(START, "ask")
       .compile();
-    const { pendingInterrupts, events } = await host(graph).run({ input: {}, modes: ["values", "updates"] });
+    const { pendingInterrupts, events } = await createHost(graph).run({ input: {}, modes: ["values", "updates"] });
     const emittedInterrupts = events.flatMap(
       ({ data }) => ((data as JsonObject).__interrupt__ ?? []) as unknown as Interrupt[],
     );
@@ -158,7 +165,7 @@ describe("langgraph: strict resume values", () => {
     ["ambiguous", "yes", /2 interrupts are open, give a map of their ids/],
   ] as const) {
     it(`fail the run before it writes anything: ${reason}`, async () => {
-      const at = host(asking());
+      const at = createHost(createAskingGraph());
       const { pendingInterrupts } = await at.run({ input: {} });
       const written = at.thread.checkpoints.steps.length;
       await assert.rejects(at.run({ command: { resume }, strict_resume: true }), (error) => {
@@ -173,7 +180,7 @@ describe("langgraph: strict resume values", () => {
   }
 
   it("are consumed once if they match their interrupts", async () => {
-    const at = host(asking());
+    const at = createHost(createAskingGraph());
     const both = await at.run({ input: {} });
     const resume = { [getInterruptId(both, "once?")]: 1, [getInterruptId(both, "first?")]: 2 };
     const { values } = await at.run({ command: { resume }, strict_resume: true });
@@ -184,11 +191,11 @@ describe("langgraph: strict resume values", () => {
 
 describe("langgraph: commands", () => {
   it("update the state and go to a node", async () => {
-    const at = host(buildGraph());
+    const at = createHost(buildGraph());
     await at.run({ input: {} });
     const { values } = await at.run({ command: { update: { told: "x" }, goto: ["tell"] } });
     assert.deepEqual(values, { log: ['told "x"'], told: "x" });
-    const otherHost = host(buildGraph());
+    const otherHost = createHost(buildGraph());
     await otherHost.run({ input: {} });
     const pairs = await otherHost.run({ command: { update: [["told", "y"]], goto: ["tell"] } });
     assert.deepEqual(pairs.values, { log: ['told "y"'], told: "y" });
@@ -207,7 +214,7 @@ describe("langgraph: commands", () => {
           .addNode("tell", (state) => ({ told: [state.told, update ? state.log : null] }))
           .addEdge(START, "rest")
           .compile();
-        const at = host(graph);
+        const at = createHost(graph);
         await at.run({ input: { log: [] } });
         const goto = [{ node: "tell", input: { told: { deep: [1] }, log: ["own"] } }];
         const { values } = await at.run({ command: { goto, ...(update ? { update } : {}) } });
@@ -229,7 +236,7 @@ describe("langgraph: commands", () => {
   }
 
   it("answer, update and go to a node at once", async () => {
-    const at = host(buildGraph());
+    const at = createHost(buildGraph());
     await at.run({ input: {} });
     const goto = [{ node: "tell", input: { told: 5, log: [] } }];
     const { values } = await at.run({ command: { resume: true, update: { log: ["u"] }, goto } });
@@ -239,7 +246,7 @@ describe("langgraph: commands", () => {
 
 describe("langgraph: pending writes", () => {
   it("are in the order of their tasks' paths, those without one first", async () => {
-    const thread = aThread();
+    const thread = createThread();
     const saver = new Saver({
       threads: createSingleThreadAccess(thread.thread_id, thread.checkpoints),
       serde: new Serde(null),
@@ -279,17 +286,20 @@ describe("langgraph: pending writes", () => {
 describe("langgraph: tools inside a subgraph", () => {
   it("are emitted under the graph that calls them", async () => {
     const look = tool(() => "seen", { name: "look", description: "Looks", schema: z.object({}) });
-    const calls = (id: string) => () => ({
+    const createToolCaller = (id: string) => () => ({
       messages: [new AIMessage({ content: "", tool_calls: [{ name: "look", args: {}, id, type: "tool_call" }] })],
     });
-    const flow = (id: string) =>
+    const createFlow = (id: string) =>
       new StateGraph(MessagesAnnotation)
-        .addNode("model", calls(id))
+        .addNode("model", createToolCaller(id))
         .addNode("tools", new ToolNode([look]))
         .addEdge(START, "model")
         .addEdge("model", "tools");
-    const graph = flow("outer").addNode("child", flow("inner").compile()).addEdge("tools", "child").compile();
-    const { events } = await host(graph).run({ input: { messages: [] }, modes: ["tools"], subgraphs: true });
+    const graph = createFlow("outer")
+      .addNode("child", createFlow("inner").compile())
+      .addEdge("tools", "child")
+      .compile();
+    const { events } = await createHost(graph).run({ input: { messages: [] }, modes: ["tools"], subgraphs: true });
     const lines = events.map(({ namespace, data }) => {
       const { toolCallId, event } = data as JsonObject;
       return [toolCallId, event, (namespace ?? []).map((part) => part.split(":")[0]).join("|")];

@@ -11,10 +11,10 @@ import {
   StateSchema,
 } from "@langchain/langgraph";
 import type { JsonObject } from "../../../lib/json.ts";
-import { asks, chat, host, Log, log, steps } from "./execute.harness.ts";
+import { createAskingGraph, createChatGraph, createHost, createStepsGraph, Log, log } from "./execute.harness.ts";
 
 /** Keeps what it is sent, and what it wrote itself. */
-const keeps = (data: unknown = undefined) =>
+const createKeepingGraph = (data: unknown = undefined) =>
   new StateGraph(Log)
     .addNode("keep", () => (data === undefined ? { log: ["kept"] } : { log: ["kept"], data }))
     .addEdge(START, "keep")
@@ -22,7 +22,7 @@ const keeps = (data: unknown = undefined) =>
 
 describe("langgraph: checkpoints", () => {
   it("are written before the input, with it, and at each step, with the run's metadata", async () => {
-    const { run, history } = host(steps().compile());
+    const { run, history } = createHost(createStepsGraph().compile());
     await run({ input: { log: ["in"] }, metadata: { tenant: "acme" } });
     const states = await history();
     assert.deepEqual(
@@ -46,13 +46,13 @@ describe("langgraph: checkpoints", () => {
   });
 
   it("do not exist before the first run", async () => {
-    const { executor, thread } = host(steps().compile());
+    const { executor, thread } = createHost(createStepsGraph().compile());
     const at = { thread_id: thread.thread_id, ns: "", checkpoint_id: "1f000000-0000-6000-8000-000000000000" };
     assert.equal(await executor.state?.("graph")?.get(at, thread.checkpoints, { subgraphs: false }), null);
   });
 
   it("fork without the values of the other branch", async () => {
-    const { run, state, history } = host(keeps());
+    const { run, state, history } = createHost(createKeepingGraph());
     await run({ input: { log: ["first"] } });
     const start = (await history()).at(-1)?.checkpoint?.checkpoint_id as string;
     const from = { ns: "", checkpoint_id: start };
@@ -78,7 +78,7 @@ describe("langgraph: checkpoints", () => {
       }))
       .addEdge(START, "child")
       .compile();
-    const { run } = host(graph);
+    const { run } = createHost(graph);
     const { state } = await run({ input: {} });
     assert.deepEqual(log(state.values), ["in,1"]);
     assert.deepEqual(log((await run({ input: {} })).state.values), ["in,1", "in,1,in,3"]);
@@ -98,14 +98,14 @@ describe("langgraph: checkpoints", () => {
       .addEdge(START, "a")
       .compile();
     for (const durability of ["async", "exit"] as const) {
-      const { run, state } = host(graph);
+      const { run, state } = createHost(graph);
       for (const input of ["1", "2", "3"]) await run({ input: { items: [input] }, durability });
       assert.deepEqual((await state()).values, { items: ["1", "a", "2", "a", "3", "a"] });
     }
   });
 
   it("continue from a fork without input", async () => {
-    const { run, history } = host(steps().compile());
+    const { run, history } = createHost(createStepsGraph().compile());
     await run({ input: {} });
     const before = (await history()).find(({ next }) => next[0] === "two")?.checkpoint?.checkpoint_id as string;
     const { state } = await run({ from: { ns: "", checkpoint_id: before } });
@@ -114,7 +114,7 @@ describe("langgraph: checkpoints", () => {
   });
 
   it("store only new values, and lists in a form that allows deltas", async () => {
-    const { run, thread } = host(chat());
+    const { run, thread } = createHost(createChatGraph());
     await run({ input: { messages: [{ role: "user", content: "1" }] } });
     await run({ input: { messages: [{ role: "user", content: "2" }] } });
     const texts = thread.checkpoints.puts
@@ -150,7 +150,7 @@ describe("langgraph: checkpoints", () => {
       })
       .addEdge(START, "look")
       .compile();
-    const { run, state } = host(graph);
+    const { run, state } = createHost(graph);
     const { state: last } = await run({ input: { messages: [{ role: "user", content: "hi" }] } });
     const stored = await state();
     assert.deepEqual(stored.values, last.values);
@@ -173,7 +173,7 @@ describe("langgraph: checkpoints", () => {
       "nested": [{"lc": 2, "type": "constructor", "id": ["Map"], "args": [[]]}, {"$lg": "message", "v": {"type": "human"}}],
       "$lg": "undefined", "v": 1, "nul": "\\u0000", "lone": "\\ud800", "lg_name": "Send", "toJSON": 1
     }`) as JsonObject;
-    const { run, state } = host(keeps());
+    const { run, state } = createHost(createKeepingGraph());
     const { state: last } = await run({ input: { data, log: [] } });
     const stored = (await state()).values as JsonObject;
     for (const values of [last.values as JsonObject, stored]) {
@@ -211,7 +211,7 @@ describe("langgraph: checkpoints", () => {
       .addEdge(START, "write")
       .addEdge("write", "read")
       .compile();
-    const { run } = host(graph);
+    const { run } = createHost(graph);
     await run({ input: { log: [] }, interrupt_before: ["read"] });
     const { state } = await run();
     assert.deepEqual(observedValues?.at, values.at);
@@ -243,12 +243,15 @@ describe("langgraph: checkpoints", () => {
 
   it("fail the run, naming the channel, if a value cannot be stored", async () => {
     await assert.rejects(
-      host(keeps({ f: () => 1 })).run({ input: {} }),
+      createHost(createKeepingGraph({ f: () => 1 })).run({ input: {} }),
       /channel "data" cannot be stored: it contains a function/i,
     );
     const circle: { self?: unknown } = {};
     circle.self = circle;
-    await assert.rejects(host(keeps(circle)).run({ input: {} }), /channel "data" cannot be stored.*contains itself/i);
+    await assert.rejects(
+      createHost(createKeepingGraph(circle)).run({ input: {} }),
+      /channel "data" cannot be stored.*contains itself/i,
+    );
   });
 
   it("are written with every durability", async () => {
@@ -257,7 +260,7 @@ describe("langgraph: checkpoints", () => {
       ["async", 4],
       ["exit", 1],
     ] as const) {
-      const { run, state, thread } = host(steps().compile());
+      const { run, state, thread } = createHost(createStepsGraph().compile());
       const { state: last } = await run({ input: {}, durability });
       assert.equal(thread.checkpoints.puts.length, count);
       assert.deepEqual(log((await state()).values), ["one", "two"]);
@@ -266,7 +269,7 @@ describe("langgraph: checkpoints", () => {
   });
 
   it("keep an interrupt and take its resume value if they are written on exit", async () => {
-    const { run, thread } = host(asks());
+    const { run, thread } = createHost(createAskingGraph());
     const { state } = await run({ input: {}, durability: "exit" });
     assert.deepEqual(state.next, ["ask"]);
     const again = await run({ durability: "exit" });

@@ -10,8 +10,8 @@ import { langgraph } from "../../../adapters/langgraph/mod.ts";
 import { systemEnvironment } from "../../../lib/environment.ts";
 import type { GraphState } from "../../../lib/executor/contract.ts";
 import type { JsonObject } from "../../../lib/json.ts";
-import { host, Log, log, steps } from "./execute.harness.ts";
-import { aJob, aThread, run } from "./executor.harness.ts";
+import { createHost, createStepsGraph, Log, log } from "./execute.harness.ts";
+import { createJob, createThread, run } from "./executor.harness.ts";
 
 const MODULES: Readonly<Record<string, string>> = {
   "@langchain/langgraph": "langgraph/dist/index.js",
@@ -40,9 +40,9 @@ async function copyOfLangGraph(): Promise<AsyncDisposable & { load<Module>(speci
 
 describe("langgraph: graphs", () => {
   it("are not changed, and serve two executors at once", async () => {
-    const graph = steps().compile();
+    const graph = createStepsGraph().compile();
     const before = new Map(Object.entries(graph));
-    const hosts = [host(graph), host(graph)];
+    const hosts = [createHost(graph), createHost(graph)];
     const ended = await Promise.all(
       hosts.map((each, at) => each.run({ input: { log: [`${at}`] }, modes: ["values"] })),
     );
@@ -60,13 +60,13 @@ describe("langgraph: graphs", () => {
   it("are accepted as builders, factories and entries", async () => {
     const configs: unknown[] = [];
     const executor = langgraph({
-      builder: steps(),
+      builder: createStepsGraph(),
       factory: async (config) => {
         configs.push(config.configurable.model);
-        return steps().compile();
+        return createStepsGraph().compile();
       },
-      entry: { graph: steps(), description: "two steps", max_attempts: 7, timeout_ms: 9, abandon_ms: 5 },
-      agent: { graph: steps().compile() },
+      entry: { graph: createStepsGraph(), description: "two steps", max_attempts: 7, timeout_ms: 9, abandon_ms: 5 },
+      agent: { graph: createStepsGraph().compile() },
     });
     assert.deepEqual(executor.graphs(), [
       { graph_id: "builder", resumes_on_retry: true, protocol_events: true },
@@ -83,7 +83,7 @@ describe("langgraph: graphs", () => {
       { graph_id: "agent", resumes_on_retry: true, protocol_events: true },
     ]);
     for (const { graph_id } of executor.graphs()) {
-      const job = aJob(aThread(), graph_id, { input: {}, config: { configurable: { model: "m" } } });
+      const job = createJob(createThread(), graph_id, { input: {}, config: { configurable: { model: "m" } } });
       assert.deepEqual(log((await run(executor, job)).state.values), ["one", "two"]);
     }
     assert.deepEqual(configs, ["m"]);
@@ -102,8 +102,8 @@ describe("langgraph: graphs", () => {
       })
       .addEdge(START, "look")
       .compile();
-    const { executor, thread } = host(graph);
-    const job = aJob(thread, "graph", {
+    const { executor, thread } = createHost(graph);
+    const job = createJob(thread, "graph", {
       input: {},
       context: { tone: "kind" },
       config: { configurable: { model: "m", checkpoint_id: "forged", __pregel_resuming: true }, tags: ["t"] },
@@ -127,11 +127,11 @@ describe("langgraph: graphs", () => {
 
   it("are drawn, with subgraphs if requested", async () => {
     const graph = new StateGraph(Log)
-      .addNode("child", steps().compile())
+      .addNode("child", createStepsGraph().compile())
       .addEdge(START, "child")
       .addEdge("child", END)
       .compile();
-    const state = host(graph).executor.state?.("graph") as GraphState;
+    const state = createHost(graph).executor.state?.("graph") as GraphState;
     const drawn = await state.graph("graph", false);
     assert.deepEqual(
       drawn.nodes.map(({ id }) => id),
@@ -155,7 +155,7 @@ describe("langgraph: graphs", () => {
       .addNode("one", () => ({}))
       .addEdge(START, "one")
       .compile();
-    const states = host(graph).executor.state?.("graph") as GraphState;
+    const states = createHost(graph).executor.state?.("graph") as GraphState;
     const { state_schema, input_schema, context_schema } = await states.schemas("graph");
     assert.deepEqual(Object.keys(state_schema?.properties as object), ["count"]);
     assert.deepEqual(Object.keys(input_schema?.properties as object), ["count"]);
@@ -185,12 +185,12 @@ describe("langgraph: graphs", () => {
       return copy.load(specifier);
     };
     const executor = langgraph({ graph }, { resolve });
-    const thread = aThread();
-    for (const input of [{ told: "a" }, { told: "b" }]) await run(executor, aJob(thread, "graph", { input }));
+    const thread = createThread();
+    for (const input of [{ told: "a" }, { told: "b" }]) await run(executor, createJob(thread, "graph", { input }));
     assert.deepEqual(observedNotes, [undefined, CopiedMessage]);
     const messageResult = await run(
       executor,
-      aJob(thread, "graph", { command: { goto: [{ node: "tell", input: { told: "c" } }] } }),
+      createJob(thread, "graph", { command: { goto: [{ node: "tell", input: { told: "c" } }] } }),
     );
     assert.equal((messageResult.state.values as JsonObject).told, "c!");
     const updated = await executor
@@ -203,7 +203,7 @@ describe("langgraph: graphs", () => {
         { metadata: {}, environment: systemEnvironment() },
       );
     assert.deepEqual(updated?.state.next, ["tell"]);
-    const jobResult = await run(executor, aJob(thread, "graph"));
+    const jobResult = await run(executor, createJob(thread, "graph"));
     assert.equal((jobResult.state.values as JsonObject).told, "d!");
   });
 });

@@ -4,14 +4,14 @@ import { Annotation, END, interrupt, MessagesAnnotation, START, StateGraph } fro
 import { langgraph } from "../../../adapters/langgraph/mod.ts";
 import type { Executor, GraphState, StreamMode, ThreadState } from "../../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import { aJob, aThread, type JobChanges, run, type Thread } from "./executor.harness.ts";
+import { createJob, createThread, type JobChanges, run, type Thread } from "./executor.harness.ts";
 
 export const Log = Annotation.Root({
   log: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
   data: Annotation<unknown>,
 });
 
-export const steps = () =>
+export const createStepsGraph = () =>
   new StateGraph(Log)
     .addNode("one", () => ({ log: ["one"] }))
     .addNode("two", () => ({ log: ["two"] }), { ends: ["told", END] })
@@ -19,7 +19,7 @@ export const steps = () =>
     .addEdge(START, "one")
     .addEdge("one", "two");
 
-export const asks = () =>
+export const createAskingGraph = () =>
   new StateGraph(Log)
     .addNode("ask", () => ({ log: [`answer ${JSON.stringify(interrupt({ question: "ok?" }))}`] }))
     .addNode("after", () => ({ log: ["after"] }))
@@ -27,7 +27,7 @@ export const asks = () =>
     .addEdge("ask", "after")
     .compile();
 
-export const chat = () => {
+export const createChatGraph = () => {
   const model = new FakeListChatModel({ responses: ["Hello"] });
   return new StateGraph(MessagesAnnotation)
     .addNode("agent", async (state) => ({ messages: [await model.invoke(state.messages)] }))
@@ -43,9 +43,9 @@ export interface Hosted {
   history(): Promise<ThreadState[]>;
 }
 
-export function host(graph: Parameters<typeof langgraph>[0][string]): Hosted {
+export function createHost(graph: Parameters<typeof langgraph>[0][string]): Hosted {
   const executor = langgraph({ graph });
-  const thread = aThread();
+  const thread = createThread();
   const states = executor.state?.("graph") as GraphState;
   const state = async (checkpoint_id?: string): Promise<ThreadState> => {
     const at = { thread_id: thread.thread_id, ns: "", ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
@@ -56,7 +56,7 @@ export function host(graph: Parameters<typeof langgraph>[0][string]): Hosted {
   return {
     executor,
     thread,
-    run: (changes) => run(executor, aJob(thread, "graph", changes)),
+    run: (changes) => run(executor, createJob(thread, "graph", changes)),
     state,
     async history() {
       const stored = await Array.fromAsync(thread.checkpoints.list({ ns: "" }));

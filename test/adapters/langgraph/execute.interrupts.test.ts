@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { entrypoint, interrupt, MemorySaver, Send, START, StateGraph, task } from "@langchain/langgraph";
-import { asks, getEventData, host, Log, log, steps } from "./execute.harness.ts";
-import { aJob, run } from "./executor.harness.ts";
+import { createAskingGraph, createHost, createStepsGraph, getEventData, Log, log } from "./execute.harness.ts";
+import { createJob, run } from "./executor.harness.ts";
 
-const asksTwice = (log: string[] = []) =>
+const createTwiceAskingGraph = (log: string[] = []) =>
   new StateGraph(Log)
     .addNode("left", () => ({ log: [`left ${interrupt("left?")}`] }))
     .addNode("right", () => ({ log: [`right ${interrupt("right?")}`] }))
@@ -19,7 +19,7 @@ const asksTwice = (log: string[] = []) =>
 
 describe("langgraph: interrupts and commands", () => {
   it("stop the run, which continues with the resume value", async () => {
-    const { run, state } = host(asks());
+    const { run, state } = createHost(createAskingGraph());
     const stopped = await run({ input: {}, modes: ["values", "updates"] });
     const { next, tasks } = stopped.state;
     assert.deepEqual(next, ["ask"]);
@@ -39,7 +39,7 @@ describe("langgraph: interrupts and commands", () => {
 
   for (const answer of [false, null, 0, ""]) {
     it(`accept ${JSON.stringify(answer)} as a resume value`, async () => {
-      const { run } = host(asks());
+      const { run } = createHost(createAskingGraph());
       await run({ input: {} });
       const { state } = await run({ command: { resume: answer } });
       assert.deepEqual(log(state.values), [`answer ${JSON.stringify(answer)}`, "after"]);
@@ -47,7 +47,7 @@ describe("langgraph: interrupts and commands", () => {
   }
 
   it("get several resume values by their ids", async () => {
-    const { run } = host(asksTwice());
+    const { run } = createHost(createTwiceAskingGraph());
     const { state } = await run({ input: {} });
     const interrupts = state.tasks.flatMap((pending) => pending.interrupts);
     assert.equal(interrupts.length, 2);
@@ -59,7 +59,7 @@ describe("langgraph: interrupts and commands", () => {
 
   it("do not run finished tasks again if the checkpoint of the request is the head", async () => {
     const calls: string[] = [];
-    const { run } = host(asksTwice(calls));
+    const { run } = createHost(createTwiceAskingGraph(calls));
     const { state } = await run({ input: {} });
     const resume = Object.fromEntries(state.tasks.flatMap((pending) => pending.interrupts).map(({ id }) => [id, "x"]));
     await run({ command: { resume }, from: state.checkpoint ?? null });
@@ -67,7 +67,7 @@ describe("langgraph: interrupts and commands", () => {
   });
 
   it("continue from a resume value that an earlier attempt stored", async () => {
-    const { run, thread } = host(asks());
+    const { run, thread } = createHost(createAskingGraph());
     const { state } = await run({ input: {} });
     const at = state.checkpoint as { ns: string; checkpoint_id: string };
     const write = { channel: "__resume__", idx: -4, type: "json", data: '"stored"' };
@@ -87,8 +87,8 @@ describe("langgraph: interrupts and commands", () => {
       .addEdge(START, "one")
       .addEdge("one", "two")
       .compile();
-    const { executor, thread } = host(graph);
-    const job = aJob(thread, "graph", { input: { log: ["in"] } });
+    const { executor, thread } = createHost(graph);
+    const job = createJob(thread, "graph", { input: { log: ["in"] } });
     await assert.rejects(run(executor, job), /broken/);
     broken = false;
     const { state } = await run(executor, { ...job, attempt: 2, resumed: true });
@@ -96,7 +96,7 @@ describe("langgraph: interrupts and commands", () => {
   });
 
   it("update the state and continue at the node of a command", async () => {
-    const { run } = host(steps().compile());
+    const { run } = createHost(createStepsGraph().compile());
     await run({ input: { data: 1 } });
     const { state } = await run({ command: { update: { log: ["changed"] }, goto: ["told"] } });
     assert.deepEqual(log(state.values), ["one", "two", "changed", "told 1"]);
@@ -105,7 +105,7 @@ describe("langgraph: interrupts and commands", () => {
   });
 
   it("send a node its own input", async () => {
-    const { run } = host(steps().compile());
+    const { run } = createHost(createStepsGraph().compile());
     await run({ input: {} });
     const { state } = await run({ command: { goto: [{ node: "told", input: { data: "this" } }] } });
     assert.deepEqual(log(state.values), ["one", "two", "told this"]);
@@ -117,7 +117,7 @@ describe("langgraph: interrupts and commands", () => {
       [{ interrupt_after: ["one"] }, ["two"]],
       [{ interrupt_before: "*" }, ["one"]],
     ] as const) {
-      const { run } = host(steps().compile());
+      const { run } = createHost(createStepsGraph().compile());
       const { state, events } = await run({ input: {}, modes: ["values"], ...changes });
       assert.deepEqual(state.next, next);
       assert.deepEqual(events.at(-1)?.data, { __interrupt__: [] });
@@ -130,7 +130,7 @@ describe("langgraph: interrupts and commands", () => {
       .addNode("work", (state: typeof Log.State) => ({ log: [`work ${state.data}`] }))
       .addConditionalEdges(START, () => ["a", "b"].map((data) => new Send("work", { data })))
       .compile();
-    const { run } = host(graph);
+    const { run } = createHost(graph);
     const { state } = await run({ input: { log: ["in"] }, interrupt_before: ["work"] });
     assert.deepEqual(state.next, ["work", "work"]);
     assert.deepEqual(log((await run()).state.values), ["in", "work a", "work b"]);
@@ -146,7 +146,7 @@ describe("langgraph: interrupts and commands", () => {
       .addNode("child", child)
       .addEdge(START, "child")
       .compile({ checkpointer: graphSaver });
-    const { run, executor, thread } = host(graph);
+    const { run, executor, thread } = createHost(graph);
     const { state } = await run({ input: {} });
     assert.deepEqual(state.next, ["child"]);
     const at = { thread_id: thread.thread_id, ns: "" };
@@ -164,7 +164,7 @@ describe("langgraph: interrupts and commands", () => {
   it("work in functional graphs", async () => {
     const double = task("double", async (value: number) => value * 2);
     const flow = entrypoint("flow", async (value: number) => (await double(value)) + (interrupt("add?") as number));
-    const { run } = host(flow);
+    const { run } = createHost(flow);
     const { state } = await run({ input: 4 });
     assert.equal(state.tasks[0]?.interrupts[0]?.value, "add?");
     assert.equal((await run({ command: { resume: 1 } })).state.values, 9);

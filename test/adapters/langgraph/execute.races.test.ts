@@ -29,10 +29,10 @@ async function race(service: Service, assistant_id: string, messages: number, tu
   const thread_id = crypto.randomUUID();
   const send = (id: number, method: string, params: JsonObject) =>
     service.threads.command(thread_id, { id, method, params });
-  const settled = (): Promise<void> =>
+  const waitUntilSettled = (): Promise<void> =>
     until(async () => (await service.threads.get(thread_id)).status !== "busy", "the thread is at rest");
   await send(0, "run.start", { assistant_id, input: { log: ["ask"] } });
-  await settled();
+  await waitUntilSettled();
   const interrupt_id = String((await service.threads.state(thread_id)).interrupts[0]?.id);
   const texts = [...Array.from({ length: messages }, (_, n) => `message ${n}`), "answer"];
   const sends = texts.map((text) => async () => {
@@ -49,7 +49,7 @@ async function race(service: Service, assistant_id: string, messages: number, tu
       if (await sends[n]?.()) refused.add(texts[n] as string);
     }),
   );
-  await settled();
+  await waitUntilSettled();
   const runs = await service.runs.list(thread_id, { limit: 100 });
   const failed = runs.filter(({ status }) => status === "error").map(({ kwargs }) => JSON.stringify(kwargs));
   const history = await service.threads.history(thread_id, { limit: 100 });

@@ -5,7 +5,15 @@ import { Annotation, interrupt, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../../adapters/langgraph/mod.ts";
 import type { Executor, Job } from "../../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import { aJob, aThread, type JobChanges, run, type Step, type StreamEvent, threadAfter } from "./executor.harness.ts";
+import {
+  createJob,
+  createThread,
+  createThreadAfter,
+  type JobChanges,
+  run,
+  type Step,
+  type StreamEvent,
+} from "./executor.harness.ts";
 
 const Log = Annotation.Root({
   log: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
@@ -24,7 +32,7 @@ const node =
     return { log: [entry] };
   };
 
-const wide = () =>
+const createWideGraph = () =>
   new StateGraph(Log)
     .addNode("a", node("a"))
     .addNode("b", node("b"))
@@ -36,7 +44,7 @@ const wide = () =>
     .addEdge(["b", "c"], "d");
 
 /** Asks twice in one node, beside one that asks once and one that does not ask. */
-const asking = () =>
+const createAskingGraph = () =>
   new StateGraph(Log)
     .addNode(
       "twice",
@@ -48,9 +56,10 @@ const asking = () =>
     .addEdge(START, "quiet")
     .addEdge("twice", "after");
 
-const nested = () => new StateGraph(Log).addNode("inside", asking().compile()).addEdge(START, "inside");
+const createNestedGraph = () =>
+  new StateGraph(Log).addNode("inside", createAskingGraph().compile()).addEdge(START, "inside");
 
-const siblings = () =>
+const createSiblingsGraph = () =>
   new StateGraph(Log)
     .addNode(
       "left",
@@ -78,7 +87,7 @@ async function end(executor: Executor, job: Job): Promise<Ended> {
 }
 
 /** The nodes whose writes are stored on the newest root checkpoint. */
-function finished(steps: readonly Step[]): string[] {
+function runToEnd(steps: readonly Step[]): string[] {
   const newest = steps.findLast((step) => "put" in step && step.put.ns === "");
   const id = newest && "put" in newest ? newest.put.checkpoint_id : "";
   return steps.flatMap((step) =>
@@ -92,28 +101,28 @@ function finished(steps: readonly Step[]): string[] {
  * Runs a job, then once more for every write it made, as the second attempt after a death right behind that write: each must
  * end as the first one did. `before` are the thread's earlier runs.
  */
-async function dies(
+async function runUntilDeath(
   graph: Parameters<typeof langgraph>[0][string],
   before: readonly JobChanges[],
   changes: JobChanges | ((ended: readonly Awaited<ReturnType<typeof run>>[]) => JobChanges),
 ): Promise<Ended> {
   const executor = langgraph({ graph });
-  const thread = aThread();
+  const thread = createThread();
   const ended = [];
-  for (const earlier of before) ended.push(await run(executor, aJob(thread, "graph", earlier)));
+  for (const earlier of before) ended.push(await run(executor, createJob(thread, "graph", earlier)));
   const stored = thread.checkpoints.steps.length;
-  const job = aJob(thread, "graph", typeof changes === "function" ? changes(ended) : changes);
+  const job = createJob(thread, "graph", typeof changes === "function" ? changes(ended) : changes);
   const whole = await end(executor, job);
   const { steps } = thread.checkpoints;
   assert.ok(steps.length > stored);
   for (let count = stored; count <= steps.length; count++) {
-    const { checkpoints } = await threadAfter(thread, steps.slice(0, count));
+    const { checkpoints } = await createThreadAfter(thread, steps.slice(0, count));
     const resumed = steps.slice(stored, count).some((step) => "put" in step && step.put.ns === "");
     const again = await end(executor, { ...job, checkpoints, attempt: 2, resumed });
     const { events: _events, ...againResult } = again;
     const { events: _whole, ...expected } = whole;
     assert.deepEqual(againResult, expected, `after ${count - stored} writes`);
-    for (const name of resumed ? finished(steps.slice(0, count)) : []) {
+    for (const name of resumed ? runToEnd(steps.slice(0, count)) : []) {
       assert.ok(!calls.includes(name), `${name} was called again after ${count - stored} writes`);
     }
   }
@@ -123,9 +132,12 @@ async function dies(
 describe("a later attempt of a LangGraph run", () => {
   for (const durability of ["async", "sync", "exit"] as const) {
     it(`continues from what the earlier one has stored (${durability})`, async () => {
-      const { values } = await dies(wide(), [], { input: { log: ["in"] }, durability });
+      const { values } = await runUntilDeath(createWideGraph(), [], { input: { log: ["in"] }, durability });
       assert.deepEqual(values, { log: ["in", "a", "b", "c", "d"] });
-      const nextDeath = await dies(wide(), [{ input: {} }], { input: { log: ["more"] }, durability });
+      const nextDeath = await runUntilDeath(createWideGraph(), [{ input: {} }], {
+        input: { log: ["more"] },
+        durability,
+      });
       assert.deepEqual((nextDeath.values as JsonObject).log, ["a", "b", "c", "d", "more", "a", "b", "c", "d"]);
     });
 
@@ -136,10 +148,10 @@ describe("a later attempt of a LangGraph run", () => {
         durability,
       });
       const before = [{ input: { log: ["1"] } }, { input: { log: ["2"] } }];
-      const { values } = await dies(wide(), before, fork);
+      const { values } = await runUntilDeath(createWideGraph(), before, fork);
       assert.deepEqual(values, { log: ["1", "a", "b", "c", "d", "forked", "a", "b", "c", "d"] });
-      const replayed = await dies(
-        wide(),
+      const replayed = await runUntilDeath(
+        createWideGraph(),
         [{ input: { log: ["1"] }, interrupt_before: ["d"] }, {}, { input: { log: ["2"] } }],
         (ended) => ({ ...fork(ended), input: undefined }),
       );
@@ -147,8 +159,8 @@ describe("a later attempt of a LangGraph run", () => {
     });
 
     for (const [name, graph] of [
-      ["asked by a node", asking()],
-      ["asked inside a subgraph", nested()],
+      ["asked by a node", createAskingGraph()],
+      ["asked inside a subgraph", createNestedGraph()],
     ] as const) {
       for (const by of ["value", "id", "id beside another key"] as const) {
         const answer =
@@ -159,29 +171,35 @@ describe("a later attempt of a LangGraph run", () => {
             return { command: { resume: by === "value" ? text : answers }, durability };
           };
         it(`gives a resume value once, to its interrupt (${name}, by ${by}, ${durability})`, async () => {
-          const first = await dies(graph, [{ input: {} }], answer("one"));
+          const first = await runUntilDeath(graph, [{ input: {} }], answer("one"));
           assert.deepEqual(first.questions, ["second?"]);
-          const last = await dies(graph, [{ input: {} }, { command: { resume: "one" } }], answer("two"));
+          const last = await runUntilDeath(graph, [{ input: {} }, { command: { resume: "one" } }], answer("two"));
           const { log } = last.values as { log: string[] };
           assert.deepEqual([...log].sort(), ["after", "one, two", "quiet"]);
         });
         it(`gives equal resume values to two interrupts in two runs (${name}, by ${by}, ${durability})`, async () => {
-          const last = await dies(graph, [{ input: {} }, { command: { resume: "yes" } }], answer("yes"));
+          const last = await runUntilDeath(graph, [{ input: {} }, { command: { resume: "yes" } }], answer("yes"));
           assert.ok((last.values as { log: string[] }).log.includes("yes, yes"));
         });
       }
     }
 
     it(`gives one resume value to all interrupts, as LangGraph does (${durability})`, async () => {
-      const { values } = await dies(siblings(), [{ input: {} }], { command: { resume: "x" }, durability });
+      const { values } = await runUntilDeath(createSiblingsGraph(), [{ input: {} }], {
+        command: { resume: "x" },
+        durability,
+      });
       assert.deepEqual(values, { log: ['left "x"', 'right "x"'] });
     });
 
     for (const answer of [false, null, 0, ""]) {
       it(`keeps the resume value ${JSON.stringify(answer)} (${durability})`, async () => {
-        const { questions } = await dies(asking(), [{ input: {} }], { command: { resume: answer }, durability });
+        const { questions } = await runUntilDeath(createAskingGraph(), [{ input: {} }], {
+          command: { resume: answer },
+          durability,
+        });
         assert.deepEqual(questions, ["second?"]);
-        const { values } = await dies(siblings(), [{ input: {} }], (ended) => {
+        const { values } = await runUntilDeath(createSiblingsGraph(), [{ input: {} }], (ended) => {
           const ids = ended[0]?.state.tasks.flatMap((task) => task.interrupts.map(({ id }) => id)) ?? [];
           const answers = Object.fromEntries(ids.map((id) => [id, answer]));
           return { command: { resume: { ...answers, other: 3 } }, durability };
@@ -193,13 +211,13 @@ describe("a later attempt of a LangGraph run", () => {
   }
 
   it("emits the state from which it continues once, before anything else", async () => {
-    const executor = langgraph({ graph: wide() });
-    const thread = aThread();
-    const job = aJob(thread, "graph", { input: { log: ["in"] }, modes: ["values", "updates"] });
+    const executor = langgraph({ graph: createWideGraph() });
+    const thread = createThread();
+    const job = createJob(thread, "graph", { input: { log: ["in"] }, modes: ["values", "updates"] });
     await end(executor, job);
     const { steps } = thread.checkpoints;
     for (let count = 1; count <= steps.length; count++) {
-      const { checkpoints } = await threadAfter(thread, steps.slice(0, count));
+      const { checkpoints } = await createThreadAfter(thread, steps.slice(0, count));
       const { events } = await end(executor, { ...job, checkpoints, attempt: 2, resumed: true });
       const logs = events.filter(({ mode }) => mode === "values").map(({ data }) => (data as Update).log.join());
       assert.equal(events[0]?.mode, "values");

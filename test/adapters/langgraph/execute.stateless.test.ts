@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { DeltaValue, END, interrupt, START, StateGraph, StateSchema } from "@langchain/langgraph";
 import type { JsonObject } from "../../../lib/json.ts";
-import { asks, chat, host, Log, log, steps } from "./execute.harness.ts";
+import { createAskingGraph, createChatGraph, createHost, createStepsGraph, Log, log } from "./execute.harness.ts";
 
 describe("langgraph: runs without durability", () => {
   const bare = { stateless: true, durability: "exit" } as const;
 
   it("write no checkpoint, and end with their state only", async () => {
-    const { run, thread } = host(chat());
+    const { run, thread } = createHost(createChatGraph());
     const { state } = await run({ ...bare, input: { messages: ["Hi"] } });
     assert.deepEqual(
       ((state.values as JsonObject).messages as JsonObject[]).map(({ type, content }) => [type, content]),
@@ -28,10 +28,10 @@ describe("langgraph: runs without durability", () => {
       .compile();
     const nested = new StateGraph(Log).addNode("child", child).addEdge(START, "child").compile();
     for (const [graph, node, value] of [
-      [asks(), "ask", { question: "ok?" }],
+      [createAskingGraph(), "ask", { question: "ok?" }],
       [nested, "child", "in?"],
     ] as const) {
-      const { run, thread } = host(graph);
+      const { run, thread } = createHost(graph);
       const { state } = await run({ ...bare, input: { log: ["in"] } });
       assert.deepEqual([state.next, state.values], [[node], { log: ["in"] }]);
       assert.deepEqual(
@@ -53,8 +53,8 @@ describe("langgraph: runs without durability", () => {
       .addEdge(START, "child")
       .addConditionalEdges("child", ({ log }) => (log.length < 4 ? "child" : END))
       .compile();
-    const result = await host(graph).run({ input: {} });
-    const { run, thread } = host(graph);
+    const result = await createHost(graph).run({ input: {} });
+    const { run, thread } = createHost(graph);
     const { state } = await run({ ...bare, input: {} });
     assert.deepEqual(state.values, result.state.values);
     // The second time it has its own first log and, from its input, the same again.
@@ -75,12 +75,12 @@ describe("langgraph: runs without durability", () => {
       .addEdge(START, "a")
       .addEdge("a", "ask")
       .compile();
-    const { state } = await host(graph).run({ ...bare, input: { items: ["1"] } });
+    const { state } = await createHost(graph).run({ ...bare, input: { items: ["1"] } });
     assert.deepEqual([state.next, state.values], [["ask"], { items: ["1", "a"] }]);
   });
 
   it("write checkpoints if the request sets a durability, and read those of an earlier attempt", async () => {
-    const { run, thread } = host(steps().compile());
+    const { run, thread } = createHost(createStepsGraph().compile());
     const { state } = await run({ ...bare, durability: "async", input: {} });
     assert.equal(state.checkpoint?.checkpoint_id, thread.checkpoints.puts.at(-1)?.checkpoint_id);
     const again = await run({ ...bare, resumed: true });

@@ -17,7 +17,7 @@ import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { langgraph } from "../../../adapters/langgraph/mod.ts";
 import type { GraphState, ThreadState } from "../../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import { aJob, aThread, type JobChanges, run, type Thread } from "./executor.harness.ts";
+import { createJob, createThread, type JobChanges, run, type Thread } from "./executor.harness.ts";
 
 const Log = Annotation.Root({
   log: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
@@ -38,7 +38,7 @@ interface Stopped {
   run(changes?: JobChanges): ReturnType<typeof run>;
 }
 
-async function stopped(make: (scene: Scene) => Graph, changes: JobChanges = {}): Promise<Stopped> {
+async function runUntilStopped(make: (scene: Scene) => Graph, changes: JobChanges = {}): Promise<Stopped> {
   const abort = new AbortController();
   const calls: string[] = [];
   const scene: Scene = {
@@ -51,8 +51,8 @@ async function stopped(make: (scene: Scene) => Graph, changes: JobChanges = {}):
     },
   };
   const executor = langgraph({ graph: make(scene) });
-  const thread = aThread();
-  await assert.rejects(run(executor, aJob(thread, "graph", { input: {}, ...changes }), abort.signal), /cancelled/);
+  const thread = createThread();
+  await assert.rejects(run(executor, createJob(thread, "graph", { input: {}, ...changes }), abort.signal), /cancelled/);
   const callsBefore = [...calls];
   const { length } = thread.checkpoints.steps;
   await new Promise<void>((resolve) => setTimeout(resolve, 20));
@@ -65,7 +65,7 @@ async function stopped(make: (scene: Scene) => Graph, changes: JobChanges = {}):
     state?.tasks.filter(({ error }) => error !== null),
     [],
   );
-  return { calls: callsBefore, thread, state, run: (changes) => run(executor, aJob(thread, "graph", changes)) };
+  return { calls: callsBefore, thread, state, run: (changes) => run(executor, createJob(thread, "graph", changes)) };
 }
 
 const log = (values: Json | undefined): Json => (values as JsonObject | undefined)?.log as Json;
@@ -171,7 +171,7 @@ describe("a stopped LangGraph run", () => {
   for (const [name, make] of Object.entries(shapes)) {
     for (const modes of [["values"], ["values", "events"]] as const) {
       it(`starts nothing more, and ends once its active node has: ${name} (${modes})`, async () => {
-        const { calls, state } = await stopped(make, { modes });
+        const { calls, state } = await runUntilStopped(make, { modes });
         assert.deepEqual(
           calls.filter((call) => call !== "try"),
           ["let go"],
@@ -187,7 +187,7 @@ describe("a stopped LangGraph run", () => {
     it(`keeps finished tasks, and continues with the others (${durability})`, async () => {
       let calls: string[] = [];
       let stops = true;
-      const { state, run } = await stopped(
+      const { state, run } = await runUntilStopped(
         ({ stop }) =>
           new StateGraph(Log)
             .addNode("first", () => {
@@ -244,7 +244,7 @@ describe("a stopped LangGraph run", () => {
       const call = { name: "wait", args: {}, id: "c", type: "tool_call" };
       const input = { messages: [{ type: "ai", content: "", tool_calls: [call] }] };
       const executor = langgraph({ graph: whole as Graph });
-      await assert.rejects(run(executor, aJob(aThread(), "graph", { input }), abort.signal), /rolled_back/);
+      await assert.rejects(run(executor, createJob(createThread(), "graph", { input }), abort.signal), /rolled_back/);
       assert.deepEqual(heard, ["rolled_back"]);
     });
   }
@@ -277,7 +277,7 @@ describe("a tool call without a response after a stop", () => {
 
   it("stays in the state, with the tool as the next task, and a run without input answers it", async () => {
     stops = true;
-    const { state, run } = await stopped(agent, { input });
+    const { state, run } = await runUntilStopped(agent, { input });
     assert.deepEqual([types(state?.values), state?.next], [["human", "ai"], ["tools"]]);
     stops = false;
     const { state: ended } = await run();
@@ -287,14 +287,14 @@ describe("a tool call without a response after a stop", () => {
 
   it("is in the next model call if the next run has input, unless the input answers it", async () => {
     stops = true;
-    const { run } = await stopped(agent, { input });
+    const { run } = await runUntilStopped(agent, { input });
     stops = false;
     receivedTexts.length = 0;
     await run({ input: { messages: [{ role: "user", content: "never mind" }] }, interrupt_before: ["tools"] });
     assert.deepEqual(receivedTexts, [["human", "ai", "human"]]);
 
     stops = true;
-    const otherStop = await stopped(agent, { input });
+    const otherStop = await runUntilStopped(agent, { input });
     stops = false;
     receivedTexts.length = 0;
     const answer = { type: "tool", content: "cancelled by the user", tool_call_id: "call" };

@@ -5,12 +5,12 @@ import { END, type LangGraphRunnableConfig, MessagesAnnotation, START, StateGrap
 import { systemEnvironment } from "../../../lib/environment.ts";
 import { LeaseLost } from "../../../lib/errors.ts";
 import type { JsonObject } from "../../../lib/json.ts";
-import { chat, getEventData, host, Log, log, steps } from "./execute.harness.ts";
-import { aJob, run } from "./executor.harness.ts";
+import { createChatGraph, createHost, createStepsGraph, getEventData, Log, log } from "./execute.harness.ts";
+import { createJob, run } from "./executor.harness.ts";
 
 describe("langgraph: streams", () => {
   it("end with the final state, and the checkpoint that has it", async () => {
-    const { run, state } = host(steps().compile());
+    const { run, state } = createHost(createStepsGraph().compile());
     const { events, state: last } = await run({ input: { log: ["in"] } });
     assert.deepEqual(events, []);
     assert.deepEqual(last.values, { log: ["in", "one", "two"] });
@@ -21,7 +21,10 @@ describe("langgraph: streams", () => {
   });
 
   it("have values and updates of each step", async () => {
-    const { events } = await host(steps().compile()).run({ input: { log: ["in"] }, modes: ["values", "updates"] });
+    const { events } = await createHost(createStepsGraph().compile()).run({
+      input: { log: ["in"] },
+      modes: ["values", "updates"],
+    });
     assert.deepEqual(getEventData(events, "values").map(log), [["in"], ["in", "one"], ["in", "one", "two"]]);
     assert.deepEqual(getEventData(events, "updates"), [{ one: { log: ["one"] } }, { two: { log: ["two"] } }]);
   });
@@ -34,7 +37,7 @@ describe("langgraph: streams", () => {
       })
       .addEdge(START, "one")
       .compile();
-    const { events } = await host(graph).run({ input: {}, modes: ["tasks", "checkpoints", "debug", "custom"] });
+    const { events } = await createHost(graph).run({ input: {}, modes: ["tasks", "checkpoints", "debug", "custom"] });
     const [started, finished] = getEventData(events, "tasks") as JsonObject[];
     assert.equal(started?.name, "one");
     assert.deepEqual(started?.input, { log: [] });
@@ -56,7 +59,7 @@ describe("langgraph: streams", () => {
   });
 
   it("contain no secrets, and neither does the storage", async () => {
-    const { run, thread } = host(steps().compile());
+    const { run, thread } = createHost(createStepsGraph().compile());
     const { events } = await run({
       input: {},
       modes: ["tasks", "checkpoints", "debug", "events"],
@@ -68,7 +71,7 @@ describe("langgraph: streams", () => {
   });
 
   it("accept messages with role or type, and keep their ids", async () => {
-    const { run } = host(chat());
+    const { run } = createHost(createChatGraph());
     const { state } = await run({
       input: {
         messages: [
@@ -87,7 +90,7 @@ describe("langgraph: streams", () => {
   });
 
   it("have tokens under the id that the message has in the state", async () => {
-    const { run } = host(chat());
+    const { run } = createHost(createChatGraph());
     const { events, state } = await run({
       input: { messages: [{ role: "user", content: "hi" }] },
       modes: ["messages-tuple"],
@@ -116,7 +119,7 @@ describe("langgraph: streams", () => {
       .addNode("two", () => ({ messages: [new AIMessage("a"), new AIMessage("b")] }))
       .addEdge(START, "two")
       .compile();
-    const { events, state } = await host(graph).run({ input: { messages: [] }, modes: ["messages-tuple"] });
+    const { events, state } = await createHost(graph).run({ input: { messages: [] }, modes: ["messages-tuple"] });
     const emittedMessages = getEventData(events, "messages-tuple").map((tuple) => (tuple as JsonObject[])[0]);
     const storedMessages = (state.values as { messages: JsonObject[] }).messages;
     assert.deepEqual(
@@ -135,7 +138,10 @@ describe("langgraph: streams", () => {
       })
       .addEdge(START, "count")
       .compile();
-    const { events, state } = await host(graph).run({ input: { log: ["in"] }, modes: ["events", "values", "updates"] });
+    const { events, state } = await createHost(graph).run({
+      input: { log: ["in"] },
+      modes: ["events", "values", "updates"],
+    });
     assert.equal(calls, 1);
     assert.deepEqual(getEventData(events, "values").map(log), [["in"], ["in", "counted"]]);
     assert.deepEqual(getEventData(events, "updates"), [{ count: { log: ["counted"] } }]);
@@ -155,13 +161,13 @@ describe("langgraph: streams", () => {
       .addEdge(START, "inner")
       .compile();
     const graph = new StateGraph(Log).addNode("child", child).addEdge(START, "child").compile();
-    const result = await host(graph).run({ input: {}, modes: ["updates"], subgraphs: true });
+    const result = await createHost(graph).run({ input: {}, modes: ["updates"], subgraphs: true });
     const [inner, outer] = result.events;
     assert.equal(result.events.length, 2);
     assert.match(inner?.namespace?.join("|") ?? "", /^child:[0-9a-f-]{36}$/);
     assert.deepEqual(inner?.data, { inner: { log: ["inner"] } });
     assert.deepEqual(outer?.namespace, []);
-    const hidden = await host(graph).run({ input: {}, modes: ["updates"] });
+    const hidden = await createHost(graph).run({ input: {}, modes: ["updates"] });
     assert.deepEqual(
       hidden.events.map(({ data }) => Object.keys(data as object)),
       [["child"]],
@@ -169,8 +175,8 @@ describe("langgraph: streams", () => {
   });
 
   it("name the graph, not the task, as the namespace of messages", async () => {
-    const { events } = await host(
-      new StateGraph(MessagesAnnotation).addNode("child", chat()).addEdge(START, "child"),
+    const { events } = await createHost(
+      new StateGraph(MessagesAnnotation).addNode("child", createChatGraph()).addEdge(START, "child"),
     ).run({
       input: { messages: [{ role: "user", content: "hi" }] },
       modes: ["messages-tuple"],
@@ -195,7 +201,7 @@ describe("langgraph: the end of a run", () => {
       .addEdge(START, "one")
       .addEdge("one", "bad")
       .compile();
-    const { run, state } = host(graph);
+    const { run, state } = createHost(graph);
     await assert.rejects(run({ input: {} }), (error) => error instanceof Odd && error.message === "boom");
     const stored = await state();
     assert.deepEqual(log(stored.values), ["one"]);
@@ -208,7 +214,7 @@ describe("langgraph: the end of a run", () => {
       .addEdge(START, "loop")
       .addEdge("loop", "loop")
       .compile();
-    const { run, state } = host(graph);
+    const { run, state } = createHost(graph);
     await assert.rejects(run({ input: {}, config: { recursion_limit: 3, configurable: {} } }), {
       name: "GraphRecursionError",
     });
@@ -228,9 +234,9 @@ describe("langgraph: the end of a run", () => {
       .addEdge(START, "one")
       .addEdge("one", "slow")
       .compile();
-    const { executor, thread } = host(graph);
+    const { executor, thread } = createHost(graph);
     for await (const event of executor.execute(
-      aJob(thread, "graph", { input: {}, modes: ["updates"] }),
+      createJob(thread, "graph", { input: {}, modes: ["updates"] }),
       new AbortController().signal,
       systemEnvironment(),
     )) {
@@ -253,9 +259,12 @@ describe("langgraph: the end of a run", () => {
         .addEdge(START, "lose")
         .addConditionalEdges("lose", () => (durability === "exit" ? END : "hang"))
         .compile();
-      const { executor, thread } = host(graph);
+      const { executor, thread } = createHost(graph);
       const lost = new LeaseLost("run");
-      await assert.rejects(run(executor, aJob(thread, "graph", { input: {}, durability })), (error) => error === lost);
+      await assert.rejects(
+        run(executor, createJob(thread, "graph", { input: {}, durability })),
+        (error) => error === lost,
+      );
     });
   }
 });

@@ -104,12 +104,12 @@ export interface Thread {
   readonly checkpoints: MemoryCheckpoints;
 }
 
-export function aThread(): Thread {
+export function createThread(): Thread {
   return { thread_id: crypto.randomUUID(), checkpoints: new MemoryCheckpoints() };
 }
 
 /** Creates a thread with the first `steps` that were written to another thread. */
-export async function threadAfter({ thread_id }: Thread, steps: readonly Step[]): Promise<Thread> {
+export async function createThreadAfter({ thread_id }: Thread, steps: readonly Step[]): Promise<Thread> {
   const checkpoints = new MemoryCheckpoints();
   for (const step of steps) {
     if ("put" in step) await checkpoints.put(step.put);
@@ -120,7 +120,7 @@ export async function threadAfter({ thread_id }: Thread, steps: readonly Step[])
 
 export type JobChanges = Partial<Omit<Job, "modes">> & { readonly modes?: readonly StreamMode[] };
 
-export function aJob(thread: Thread, graph_id: string, changes: JobChanges = {}): Job {
+export function createJob(thread: Thread, graph_id: string, changes: JobChanges = {}): Job {
   const { modes = [], ...jobChanges } = changes;
   const ids = { run_id: crypto.randomUUID(), thread_id: thread.thread_id, assistant_id: crypto.randomUUID(), graph_id };
   return {

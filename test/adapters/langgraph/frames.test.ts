@@ -20,7 +20,7 @@ import { langgraph } from "../../../adapters/langgraph/mod.ts";
 import { systemEnvironment } from "../../../lib/environment.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import { testService } from "../../suite/kit.ts";
-import { aJob, aThread, type JobChanges, run, type StreamEvent } from "./executor.harness.ts";
+import { createJob, createThread, type JobChanges, run, type StreamEvent } from "./executor.harness.ts";
 
 const Log = Annotation.Root({
   log: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
@@ -35,7 +35,7 @@ const child = (body: Body, options = {}) =>
     .compile(options);
 
 /** Creates a graph whose nodes run in parallel. */
-function beside(...nodes: readonly (Body | ReturnType<typeof child>)[]) {
+function createParallelGraph(...nodes: readonly (Body | ReturnType<typeof child>)[]) {
   const graph = new StateGraph(Log) as unknown as {
     addNode(name: string, body: unknown): void;
     addEdge(from: string, to: string): void;
@@ -48,24 +48,24 @@ function beside(...nodes: readonly (Body | ReturnType<typeof child>)[]) {
   return graph.compile();
 }
 
-const says =
+const createSayingNode =
   (text: string): Body =>
   () => ({ log: [text] });
-const throws: Body = () => {
+const createThrowingNode: Body = () => {
   throw new Error("boom");
 };
 
 type Graph = Parameters<typeof langgraph>[0][string];
 
 /** A thread, and runs of a graph on it; what they show is kept also where they fail. */
-function host(graph: Graph) {
+function createHost(graph: Graph) {
   const executor = langgraph({ graph });
-  const thread = aThread();
+  const thread = createThread();
   return async (changes: JobChanges): Promise<{ frames: StreamEvent[]; error?: unknown }> => {
     const frames: StreamEvent[] = [];
     try {
       for await (const event of executor.execute(
-        aJob(thread, "graph", changes),
+        createJob(thread, "graph", changes),
         new AbortController().signal,
         systemEnvironment(),
       )) {
@@ -79,7 +79,7 @@ function host(graph: Graph) {
 }
 
 /** Names of tasks in the order they are met: their ids are a matter of chance. */
-function namer(): (namespace: readonly string[] | undefined) => string {
+function createNamer(): (namespace: readonly string[] | undefined) => string {
   const ids: string[] = [];
   return (namespace = []) =>
     namespace
@@ -90,8 +90,8 @@ function namer(): (namespace: readonly string[] | undefined) => string {
 }
 
 /** Returns the frames of mode `lifecycle` as text, after checking the rules that apply to all of them. */
-function lives(events: readonly StreamEvent[]): string[] {
-  const name = namer();
+function formatLifecycle(events: readonly StreamEvent[]): string[] {
+  const name = createNamer();
   const frames = events.filter(({ mode }) => mode === "lifecycle");
   return frames.map(({ namespace, data }) => {
     const { event, namespace: named, ...eventData } = data as JsonObject;
@@ -105,16 +105,29 @@ const modes = ["lifecycle"] as const;
 
 describe("langgraph: lifecycle frames", () => {
   it("have each subgraph's start and end, without other frames of subgraphs", async () => {
-    const { frames } = await host(beside(beside(child(says("deep")))))({ input: {}, modes });
-    assert.deepEqual(lives(frames), ["n0:A started", "n0:A|n0:B started", "n0:A|n0:B completed", "n0:A completed"]);
+    const { frames } = await createHost(createParallelGraph(createParallelGraph(child(createSayingNode("deep")))))({
+      input: {},
+      modes,
+    });
+    assert.deepEqual(formatLifecycle(frames), [
+      "n0:A started",
+      "n0:A|n0:B started",
+      "n0:A|n0:B completed",
+      "n0:A completed",
+    ]);
     assert.equal(frames.length, 4);
-    const alone = lives(frames);
-    const { frames: mixed } = await host(beside(beside(child(says("deep")))))({
+    const alone = formatLifecycle(frames);
+    const { frames: mixed } = await createHost(
+      createParallelGraph(createParallelGraph(child(createSayingNode("deep")))),
+    )({
       input: {},
       modes: [...modes, "events"],
     });
-    assert.deepEqual(lives(mixed), alone);
-    assert.deepEqual(lives((await host(beside(says("flat")))({ input: {}, modes })).frames), []);
+    assert.deepEqual(formatLifecycle(mixed), alone);
+    assert.deepEqual(
+      formatLifecycle((await createHost(createParallelGraph(createSayingNode("flat")))({ input: {}, modes })).frames),
+      [],
+    );
   });
 
   for (const subgraphs of [false, true]) {
@@ -134,10 +147,10 @@ describe("langgraph: lifecycle frames", () => {
         const reply = await new FakeListChatModel({ responses: ["Hi"] }).invoke("x", config);
         return { log: [String(reply.content)] };
       });
-      const graph = beside(inner);
+      const graph = createParallelGraph(inner);
       const kinds = async (extraModes: JobChanges["modes"] = []): Promise<string[]> => {
-        const name = namer();
-        const { frames } = await host(graph)({ input: {}, modes: [...requestedModes, ...extraModes], subgraphs });
+        const name = createNamer();
+        const { frames } = await createHost(graph)({ input: {}, modes: [...requestedModes, ...extraModes], subgraphs });
         return frames
           .filter(({ mode }) => mode !== "lifecycle")
           .map((event) => `${event.mode} ${name(event.namespace)}`);
@@ -147,7 +160,11 @@ describe("langgraph: lifecycle frames", () => {
       assert.deepEqual(await kinds(["lifecycle"]), usual);
 
       const events = async (extraModes: JobChanges["modes"] = []): Promise<Json[]> => {
-        const { frames } = await host(graph)({ input: {}, modes: ["events", "values", ...extraModes], subgraphs });
+        const { frames } = await createHost(graph)({
+          input: {},
+          modes: ["events", "values", ...extraModes],
+          subgraphs,
+        });
         const all = frames.filter(({ mode }) => mode === "events").map(({ data }) => data as JsonObject);
         return all
           .map(({ event, name }) => [event, name] as Json)
@@ -158,10 +175,13 @@ describe("langgraph: lifecycle frames", () => {
   }
 
   it("name the failed subgraphs, and the error of the run", async () => {
-    const { frames, error } = await host(beside(beside(child(throws))))({ input: {}, modes });
+    const { frames, error } = await createHost(createParallelGraph(createParallelGraph(child(createThrowingNode))))({
+      input: {},
+      modes,
+    });
     assert.equal((error as Error).message, "boom");
     const why = '{"error":"boom"}';
-    assert.deepEqual(lives(frames), [
+    assert.deepEqual(formatLifecycle(frames), [
       "n0:A started",
       "n0:A|n0:B started",
       `n0:A|n0:B failed ${why}`,
@@ -169,39 +189,42 @@ describe("langgraph: lifecycle frames", () => {
     ]);
 
     const slow = Promise.withResolvers<void>();
-    const late: Body = async () => {
+    const createLateGraph: Body = async () => {
       await slow.promise;
       return { log: ["late"] };
     };
-    const both = await host(beside(child(throws), child(late)))({ input: {}, modes });
+    const both = await createHost(createParallelGraph(child(createThrowingNode), child(createLateGraph)))({
+      input: {},
+      modes,
+    });
     slow.resolve();
     // The other one is broken off, and says so or nothing.
-    const [earlier, last] = [lives(both.frames).slice(0, 3), lives(both.frames).slice(3)];
+    const [earlier, last] = [formatLifecycle(both.frames).slice(0, 3), formatLifecycle(both.frames).slice(3)];
     assert.deepEqual(earlier, ["n0:A started", "n1:B started", `n0:A failed ${why}`]);
     assert.deepEqual([last.length, last[0]?.startsWith("n1:B failed")], [1, true]);
 
     // LangGraph streams the end of the first, and drops that with the error.
     const then = new StateGraph(Log)
-      .addNode("good", child(says("x")))
-      .addNode("bad", throws as never)
+      .addNode("good", child(createSayingNode("x")))
+      .addNode("bad", createThrowingNode as never)
       .addEdge(START, "good")
       .addEdge("good", "bad");
     for (const durability of ["sync", "async", "exit"] as const) {
-      const { frames, error } = await host(then)({ input: {}, modes, durability });
+      const { frames, error } = await createHost(then)({ input: {}, modes, durability });
       assert.equal((error as Error).message, "boom");
-      assert.deepEqual(lives(frames), ["good:A started", "good:A completed"]);
+      assert.deepEqual(formatLifecycle(frames), ["good:A started", "good:A completed"]);
     }
   });
 
   it("name a failed subgraph whose error the run catches", async () => {
-    const inside = beside(child(throws));
-    const catches: Body = async (_state, config) => {
+    const inside = createParallelGraph(child(createThrowingNode));
+    const createCatchingNode: Body = async (_state, config) => {
       await assert.rejects(inside.invoke({ log: [] }, config as never), /boom/);
       return { log: ["caught"] };
     };
-    const { frames, error } = await host(beside(catches))({ input: {}, modes });
+    const { frames, error } = await createHost(createParallelGraph(createCatchingNode))({ input: {}, modes });
     assert.equal(error, undefined);
-    assert.deepEqual(lives(frames), [
+    assert.deepEqual(formatLifecycle(frames), [
       "n0:A started",
       "n0:A|n0:B started",
       'n0:A|n0:B failed {"error":"boom"}',
@@ -210,36 +233,36 @@ describe("langgraph: lifecycle frames", () => {
   });
 
   it("name the subgraphs that wait for a resume value, and start them again with it", async () => {
-    const graph = beside(
+    const graph = createParallelGraph(
       child(() => ({ log: [interrupt("q")] })),
-      child(says("fine")),
+      child(createSayingNode("fine")),
     );
-    const go = host(graph);
-    assert.deepEqual(lives((await go({ input: {}, modes })).frames).toSorted(), [
+    const go = createHost(graph);
+    assert.deepEqual(formatLifecycle((await go({ input: {}, modes })).frames).toSorted(), [
       "n0:A interrupted",
       "n0:A started",
       "n1:B completed",
       "n1:B started",
     ]);
     const answered = await go({ command: { resume: "a" }, modes });
-    assert.deepEqual(lives(answered.frames), ["n0:A started", "n0:A completed"]);
+    assert.deepEqual(formatLifecycle(answered.frames), ["n0:A started", "n0:A completed"]);
   });
 
   it("end as interrupted at a breakpoint inside", async () => {
-    const go = host(beside(child(says("x"), { interruptBefore: ["inner"] })));
+    const go = createHost(createParallelGraph(child(createSayingNode("x"), { interruptBefore: ["inner"] })));
     const stopped = await go({ input: {}, modes: ["lifecycle", "values"] });
-    assert.deepEqual(lives(stopped.frames), ["n0:A started", "n0:A interrupted"]);
+    assert.deepEqual(formatLifecycle(stopped.frames), ["n0:A started", "n0:A interrupted"]);
     assert.deepEqual(stopped.frames.filter(({ mode }) => mode === "values").at(-1)?.data, { __interrupt__: [] });
-    assert.deepEqual(lives((await go({ modes })).frames), ["n0:A started", "n0:A completed"]);
+    assert.deepEqual(formatLifecycle((await go({ modes })).frames), ["n0:A started", "n0:A completed"]);
   });
 
   it("distinguish the graphs that one node calls, and name their tool calls", async () => {
-    const inside = child(says("x"));
+    const inside = child(createSayingNode("x"));
     const twice: Body = async (_state, config) => {
       for (const _ of [1, 2]) await inside.invoke({ log: [] }, config as never);
       return {};
     };
-    assert.deepEqual(lives((await host(beside(twice))({ input: {}, modes })).frames), [
+    assert.deepEqual(formatLifecycle((await createHost(createParallelGraph(twice))({ input: {}, modes })).frames), [
       "n0:A started",
       "n0:A|1 started",
       "n0:A|1 completed",
@@ -254,9 +277,9 @@ describe("langgraph: lifecycle frames", () => {
         new Send("tools", { ...state, lg_tool_call: { name: "ask", args: {}, id: "call-1", type: "tool_call" } }),
         new Send("tools", { ...state, lg_tool_call: "not a call" }),
       ]);
-    const { frames } = await host(calls)({ input: {}, modes });
+    const { frames } = await createHost(calls)({ input: {}, modes });
     const call = '{"tool_call_id":"call-1"}';
-    assert.deepEqual(lives(frames).toSorted(), [
+    assert.deepEqual(formatLifecycle(frames).toSorted(), [
       `tools:A completed ${call}`,
       `tools:A started ${call}`,
       "tools:B completed",
@@ -274,7 +297,7 @@ describe("langgraph: lifecycle frames", () => {
       .addNode("keeps", keeps)
       .addEdge(START, "keeps")
       .addConditionalEdges("keeps", ({ left: current }) => (current > 0 ? "keeps" : "__end__"));
-    assert.deepEqual(lives((await host(loop)({ input: { left: 2 }, modes })).frames), [
+    assert.deepEqual(formatLifecycle((await createHost(loop)({ input: { left: 2 }, modes })).frames), [
       "keeps started",
       "keeps completed",
       "keeps started",
@@ -298,7 +321,7 @@ describe("langgraph: whole messages", () => {
       stream_mode: "messages",
       stream_subgraphs: subgraphs,
     });
-    const name = namer();
+    const name = createNamer();
     const texts: string[] = [];
     for await (const { event, data } of frames) {
       const [kind = "", ...namespace] = event.split("|");
@@ -383,7 +406,7 @@ describe("langgraph: whole messages", () => {
       .addEdge(START, "quick")
       .addEdge(START, "slow");
     const frames: string[] = [];
-    const job = aJob(aThread(), "graph", { input: { messages: [] }, modes: ["messages-tuple"] });
+    const job = createJob(createThread(), "graph", { input: { messages: [] }, modes: ["messages-tuple"] });
     for await (const event of langgraph({ graph }).execute(job, new AbortController().signal, systemEnvironment())) {
       if (event.type !== "stream") continue;
       frames.push(event.mode);
@@ -404,8 +427,8 @@ describe("langgraph: frames of mode events", () => {
       const reply = await new FakeListChatModel({ responses: ["Hi"] }).invoke("x", config);
       return { log: [String(reply.content)] };
     });
-    const job = aJob(aThread(), "graph", { input: {}, modes: ["events"] });
-    const { events } = await run(langgraph({ graph: beside(inside) }), job);
+    const job = createJob(createThread(), "graph", { input: {}, modes: ["events"] });
+    const { events } = await run(langgraph({ graph: createParallelGraph(inside) }), job);
     const all = events.map(({ data }) => data as JsonObject & { event: string; run_id: string; parent_ids: string[] });
     const started = new Map(
       all.filter(({ event }) => event.endsWith("_start")).map((started) => [started.run_id, started.name]),

@@ -11,7 +11,7 @@ import { langgraph } from "../../../adapters/langgraph/mod.ts";
 import type { StreamMode } from "../../../lib/executor/contract.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import { testService } from "../../suite/kit.ts";
-import { aJob, aThread, run } from "./executor.harness.ts";
+import { createJob, createThread, run } from "./executor.harness.ts";
 
 const PIECES = ['{"seat":', '"7A"', "}"];
 const CALL = { name: "book", args: { seat: "7A" }, id: "call-1", type: "tool_call" };
@@ -105,7 +105,7 @@ describe("langgraph: tokens", () => {
     const executor = langgraph({ graph });
     const input = { messages: [{ role: "user", content: "hi" }] };
     const runs = Array.from({ length: 16 }, async () => {
-      const job = aJob(aThread(), "graph", { input, modes: ["messages-tuple", "updates"] });
+      const job = createJob(createThread(), "graph", { input, modes: ["messages-tuple", "updates"] });
       const { events } = await run(executor, job);
       assert.deepEqual(
         events.slice(-2).map(({ mode }) => mode),

@@ -30,7 +30,7 @@ const untilWaiting = (kit: TestService, thread_id: string, run_id: string, name:
   });
 
 /** Waits three times for the same event and twice for one whose address it hands out: with LangGraph 1.4.17 all have one interrupt id. */
-const repeating = (opened: string[]) =>
+const createRepeatingGraph = (opened: string[]) =>
   new StateGraph(Log)
     .addNode("waits", async () => {
       const log: Json[] = [];
@@ -46,7 +46,7 @@ describe("a node that waits several times", () => {
   for (const location of ["of a graph", "of a subgraph"]) {
     it(`${location} receives each event once, in its order`, async () => {
       const opened: string[] = [];
-      const node = repeating(opened);
+      const node = createRepeatingGraph(opened);
       const agent =
         location === "of a graph" ? node : new StateGraph(Log).addNode("inner", node).addEdge(START, "inner");
       await using kit = await testService({

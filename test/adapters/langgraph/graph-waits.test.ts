@@ -35,7 +35,7 @@ const sleeper = new StateGraph(Log)
   .addEdge("nap", END);
 
 /** Creates a graph with a node that asks a client, beside a node that waits. */
-const both = (waits: () => Promise<Json>) =>
+const createAskAndWaitGraph = (waits: () => Promise<Json>) =>
   new StateGraph(Log)
     .addNode("asks", () => ({ log: [`answer ${interrupt("Really?")}`] }))
     .addNode("waits", async () => ({ log: [await waits()] }))
@@ -170,7 +170,7 @@ describe("a tool that waits", () => {
 describe("a wait beside an interrupt", () => {
   it("is not emitted, and stays pending when the interrupt is answered", async () => {
     await using kit = await testService({
-      executor: langgraph({ agent: both(async () => await wait("go")).compile() }),
+      executor: langgraph({ agent: createAskAndWaitGraph(async () => await wait("go")).compile() }),
     });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -197,7 +197,7 @@ describe("a wait beside an interrupt", () => {
 
   it("is resumed in a separate run while the interrupt stays pending, and its timeout counts from its first appearance", async () => {
     const clock = testClock();
-    const agent = both(async () => {
+    const agent = createAskAndWaitGraph(async () => {
       await sleep("nap", "2d");
       return "slept";
     }).compile();

@@ -22,7 +22,7 @@ function make({ configurable }: FactoryConfig): object {
     .compile();
 }
 
-const service = (configs: FactoryConfig[] = []): Promise<TestService> =>
+const createFactoryService = (configs: FactoryConfig[] = []): Promise<TestService> =>
   testService({
     executor: langgraph({
       made: (config) => {
@@ -68,7 +68,7 @@ describe("a graph factory", () => {
     ["context", { context: { nodeName: "ask" } }],
   ] as const) {
     it(`receives the run's ${where} where its state is read and changed`, async () => {
-      await using kit = await service();
+      await using kit = await createFactoryService();
       const { runs, threads } = kit.service;
       const { thread_id } = await threads.create();
       await (await runs.wait(thread_id, { assistant_id: "made", input: { said: "" }, ...message })).result;
@@ -83,7 +83,7 @@ describe("a graph factory", () => {
   }
 
   it("reads each checkpoint by the configuration of the run that wrote it", async () => {
-    await using kit = await service();
+    await using kit = await createFactoryService();
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     for (const nodeName of ["one", "two"]) {
@@ -96,7 +96,7 @@ describe("a graph factory", () => {
 
   it("receives the assistant's settings: also of a copied thread, and for the schemas of its graph", async () => {
     const configs: FactoryConfig[] = [];
-    await using kit = await service(configs);
+    await using kit = await createFactoryService(configs);
     const { assistants, runs, threads } = kit.service;
     const { assistant_id } = await assistants.create({
       graph_id: "made",

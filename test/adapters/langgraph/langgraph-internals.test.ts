@@ -23,7 +23,7 @@ import {
 } from "../../../adapters/langgraph/langgraph-internals.ts";
 import { langgraph } from "../../../adapters/langgraph/mod.ts";
 import { testService } from "../../suite/kit.ts";
-import { aJob, aThread, run } from "./executor.harness.ts";
+import { createJob, createThread, run } from "./executor.harness.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 type Config = { readonly configurable?: Members; readonly store?: unknown; readonly signal?: AbortSignal };
@@ -44,7 +44,7 @@ interface Saver {
 }
 
 /** Creates a graph as of another version of LangGraph, which has documented members only. It runs one node after the other. */
-function otherVersion(nodes: Readonly<Record<string, Work>>): never {
+function createOtherVersion(nodes: Readonly<Record<string, Work>>): never {
   const otherGraph = {
     lg_is_pregel: true,
     channels: {},
@@ -164,7 +164,7 @@ describe("the edge that follows commands", () => {
 describe("a LangGraph without its undocumented members", () => {
   it("runs a graph, whose nodes have the store of the service and whose messages are counted", async () => {
     const usage_metadata = { input_tokens: 5, output_tokens: 7, total_tokens: 12 };
-    const agent = otherVersion({
+    const agent = createOtherVersion({
       first: async (_state, { store }) => {
         const items = store as { put(ns: string[], key: string, value: object): Promise<void> };
         await items.put(["notes"], "one", { text: "kept" });
@@ -185,7 +185,7 @@ describe("a LangGraph without its undocumented members", () => {
   it("starts no node after a stop, and ends after the node that ignores it", async () => {
     const calls: string[] = [];
     const abort = new AbortController();
-    const graph = otherVersion({
+    const graph = createOtherVersion({
       deaf: async () => {
         abort.abort("cancelled");
         await new Promise<void>((resolve) => setTimeout(resolve, 20));
@@ -194,7 +194,7 @@ describe("a LangGraph without its undocumented members", () => {
       },
       next: () => calls.push("next"),
     });
-    await assert.rejects(run(langgraph({ graph }), aJob(aThread(), "graph", { input: {} }), abort.signal));
+    await assert.rejects(run(langgraph({ graph }), createJob(createThread(), "graph", { input: {} }), abort.signal));
     assert.deepEqual(calls, ["deaf"]);
   });
 
@@ -234,7 +234,7 @@ describe("a LangGraph without its undocumented members", () => {
   });
 
   it("has no known schemas", async () => {
-    const states = langgraph({ agent: otherVersion({}) }).state?.("agent") ?? assert.fail();
+    const states = langgraph({ agent: createOtherVersion({}) }).state?.("agent") ?? assert.fail();
     const { input_schema, output_schema, state_schema, context_schema } =
       (await states.schemas?.("agent")) ?? assert.fail();
     assert.deepEqual([input_schema, output_schema, state_schema, context_schema], [null, null, null, null]);

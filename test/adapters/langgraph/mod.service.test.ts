@@ -51,10 +51,14 @@ describe("a LangGraph graph in a service", () => {
   });
 
   it("waits for the second interrupt of a node, also in a subgraph and beside another node", async () => {
-    const twice = (name: string) => () => ({ log: [`${name} ${interrupt(`${name} 1`)} ${interrupt(`${name} 2`)}`] });
-    const ask = new StateGraph(Log).addNode("ask", twice("ask")).addEdge(START, "ask");
+    const createTwiceAskingGraph = (name: string) => () => ({
+      log: [`${name} ${interrupt(`${name} 1`)} ${interrupt(`${name} 2`)}`],
+    });
+    const ask = new StateGraph(Log).addNode("ask", createTwiceAskingGraph("ask")).addEdge(START, "ask");
     const parent = new StateGraph(Log).addNode("child", ask.compile()).addEdge(START, "child");
-    const both = new StateGraph(Log).addNode("a", twice("a")).addNode("b", twice("b"));
+    const both = new StateGraph(Log)
+      .addNode("a", createTwiceAskingGraph("a"))
+      .addNode("b", createTwiceAskingGraph("b"));
     const graphs = { single: ask, parent, both: both.addEdge(START, "a").addEdge(START, "b") };
     await using kit = await testService({ executor: langgraph(graphs) });
     const { runs, threads } = kit.service;
@@ -136,10 +140,10 @@ describe("a LangGraph graph in a service", () => {
   });
 
   it("accepts several resume values in the form of the AG-UI bridge", async () => {
-    const asks = (name: string) => () => ({ log: [`${name} ${JSON.stringify(interrupt(name))}`] });
+    const createAskingGraph = (name: string) => () => ({ log: [`${name} ${JSON.stringify(interrupt(name))}`] });
     const graph = new StateGraph(Log)
-      .addNode("first", asks("first"))
-      .addNode("second", asks("second"))
+      .addNode("first", createAskingGraph("first"))
+      .addNode("second", createAskingGraph("second"))
       .addEdge(START, "first")
       .addEdge(START, "second")
       .compile();

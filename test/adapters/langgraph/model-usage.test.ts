@@ -25,7 +25,7 @@ import { testService } from "../../suite/kit.ts";
 
 type Graph = Parameters<typeof langgraph>[0][string];
 
-const used = (input_tokens: number, output_tokens: number): UsageMetadata => ({
+const createUsage = (input_tokens: number, output_tokens: number): UsageMetadata => ({
   input_tokens,
   output_tokens,
   total_tokens: input_tokens + output_tokens,
@@ -63,13 +63,13 @@ class Fake extends BaseChatModel {
 }
 
 const model = (tokens_in: number, tokens_out: number): Fake =>
-  new Fake({ usage_metadata: used(tokens_in, tokens_out) });
+  new Fake({ usage_metadata: createUsage(tokens_in, tokens_out) });
 const ask =
   (model: Fake) =>
   async ({ messages }: { messages: BaseMessage[] }) => ({ messages: [await model.invoke(messages)] });
 
 /** Creates a graph of a subgraph with one node, and a second node. */
-const nested = () => {
+const createNestedGraph = () => {
   const inner = new StateGraph(MessagesAnnotation).addNode("asks", ask(model(100, 10))).addEdge(START, "asks");
   return new StateGraph(MessagesAnnotation)
     .addNode("inner", inner.compile())
@@ -79,8 +79,8 @@ const nested = () => {
     .compile();
 };
 
-async function hosted(graph: Graph, prices = {}) {
-  const kit = await testService({ executor: langgraph({ graph }), usage: { prices } });
+async function createHost(createGraph: Graph, prices = {}) {
+  const kit = await testService({ executor: langgraph({ graph: createGraph }), usage: { prices } });
   const { runs, threads, usage } = kit.service;
   const { thread_id } = await threads.create();
   return {
@@ -110,7 +110,7 @@ describe("the model usage of a LangGraph run", () => {
   ]) {
     it(`is counted once, with that of subgraphs, with the modes ${modes.join(", ")}`, async () => {
       for (const stream_subgraphs of [false, true]) {
-        await using host = await hosted(nested());
+        await using host = await createHost(createNestedGraph());
         const runOptions = { stream_mode: modes, stream_subgraphs };
         assert.deepEqual(await host.spent(HELLO, runOptions), { tokens_in: 103, tokens_out: 14, cost_usd: 0 });
         // The messages of the first run are in the state now.
@@ -120,7 +120,7 @@ describe("the model usage of a LangGraph run", () => {
   }
 
   it("includes streamed calls whose chunks a node combines", async () => {
-    const graph = new StateGraph(MessagesAnnotation)
+    const createGraph = new StateGraph(MessagesAnnotation)
       .addNode("asks", async ({ messages }) => {
         let whole: AIMessageChunk | undefined;
         for await (const chunk of await model(5, 6).stream(messages)) whole = whole ? whole.concat(chunk) : chunk;
@@ -128,7 +128,7 @@ describe("the model usage of a LangGraph run", () => {
       })
       .addEdge(START, "asks")
       .compile();
-    await using host = await hosted(graph);
+    await using host = await createHost(createGraph);
     assert.deepEqual(await host.spent(HELLO), { tokens_in: 5, tokens_out: 6, cost_usd: 0 });
     assert.deepEqual(await host.spent(HELLO, { stream_mode: ["messages"] }), {
       tokens_in: 5,
@@ -138,23 +138,23 @@ describe("the model usage of a LangGraph run", () => {
   });
 
   it("includes messages that nodes write without a model of LangChain", async () => {
-    const wrote = new AIMessage({ content: "By another client", usage_metadata: used(7, 8) });
-    const graph = new StateGraph(MessagesAnnotation)
-      .addNode("writes", () => ({ messages: [wrote] }))
+    const createWritingNode = new AIMessage({ content: "By another client", usage_metadata: createUsage(7, 8) });
+    const createGraph = new StateGraph(MessagesAnnotation)
+      .addNode("writes", () => ({ messages: [createWritingNode] }))
       .addNode("returns", ({ messages }) => ({ messages }))
       .addNode("silent", () => ({}))
       .addEdge(START, "writes")
       .addEdge("writes", "returns")
       .addEdge("returns", "silent")
       .compile();
-    await using host = await hosted(graph);
+    await using host = await createHost(createGraph);
     assert.deepEqual(await host.spent(HELLO), { tokens_in: 7, tokens_out: 8, cost_usd: 0 });
   });
 
   it("includes messages of graphs that nodes call, and of tasks, whatever the node returns", async () => {
-    const wrote = () => new AIMessage({ content: "By another client", usage_metadata: used(7, 8) });
+    const createWritingNode = () => new AIMessage({ content: "By another client", usage_metadata: createUsage(7, 8) });
     const inner = new StateGraph(MessagesAnnotation)
-      .addNode("writes", () => ({ messages: [wrote()] }))
+      .addNode("writes", () => ({ messages: [createWritingNode()] }))
       .addEdge(START, "writes")
       .compile();
     const State = Annotation.Root({ ...MessagesAnnotation.spec, title: Annotation<string> });
@@ -164,14 +164,14 @@ describe("the model usage of a LangGraph run", () => {
       }))
       .addEdge(START, "calls")
       .compile();
-    const writes = task("writes", async () => wrote());
+    const writes = task("writes", async () => createWritingNode());
     const flow = entrypoint("flow", async () => {
       const { text } = await writes();
       return { text, answer: interrupt("Go on?") };
     });
-    await using first = await hosted(calling);
+    await using first = await createHost(calling);
     assert.deepEqual(await first.spent(HELLO), { tokens_in: 7, tokens_out: 8, cost_usd: 0 });
-    await using second = await hosted(flow as unknown as Graph);
+    await using second = await createHost(flow as unknown as Graph);
     assert.deepEqual(await second.spent(HELLO), { tokens_in: 7, tokens_out: 8, cost_usd: 0 });
     // The result of the task is stored: it is not written again.
     const resumed = await second.spent(undefined, { command: { resume: "yes" } });
@@ -183,15 +183,15 @@ describe("the model usage of a LangGraph run", () => {
   });
 
   it("does not include messages of the input or of the state", async () => {
-    const old = { type: "ai", content: "Earlier", usage_metadata: used(1000, 1000) };
-    const graph = new StateGraph(MessagesAnnotation)
+    const old = { type: "ai", content: "Earlier", usage_metadata: createUsage(1000, 1000) };
+    const createGraph = new StateGraph(MessagesAnnotation)
       .addNode("sends", () => new Command({ goto: [new Send("asks", { messages: [] })] }), { ends: ["asks"] })
       .addNode("asks", ask(model(1, 2)))
       .addNode("returns", ({ messages }) => ({ messages }))
       .addEdge(START, "sends")
       .addEdge("asks", "returns")
       .compile();
-    await using host = await hosted(graph);
+    await using host = await createHost(createGraph);
     for (let run = 0; run < 2; run++) {
       assert.deepEqual(await host.spent({ messages: [old] }), { tokens_in: 1, tokens_out: 2, cost_usd: 0 });
     }
@@ -201,7 +201,7 @@ describe("the model usage of a LangGraph run", () => {
     const State = Annotation.Root({ ...MessagesAnnotation.spec, title: Annotation<string> });
     const look = tool(async () => (await model(20, 30).invoke("Hello")).text, { name: "look", description: "Looks" });
     const call = { id: "c1", name: "look", args: {}, type: "tool_call" as const };
-    const graph = new StateGraph(State)
+    const createGraph = new StateGraph(State)
       .addNode("asks", () => ({ messages: [new AIMessage({ content: "", tool_calls: [call] })] }))
       .addNode("tools", new ToolNode([look]))
       .addNode("titles", async () => ({ title: (await model(1, 1).invoke("Hello")).text }))
@@ -209,14 +209,14 @@ describe("the model usage of a LangGraph run", () => {
       .addEdge("asks", "tools")
       .addEdge("tools", "titles")
       .compile();
-    await using host = await hosted(graph);
+    await using host = await createHost(createGraph);
     assert.deepEqual(await host.spent(HELLO), { tokens_in: 21, tokens_out: 31, cost_usd: 0 });
   });
 
   it("includes calls in conditional edges and in tasks; nodes may dispatch their own events", async () => {
     const State = Annotation.Root({ ...MessagesAnnotation.spec, title: Annotation<string> });
     const titles = task("titles", async () => (await model(1, 2).invoke("Hello")).text);
-    const graph = new StateGraph(State)
+    const createGraph = new StateGraph(State)
       .addNode("first", async (_state, config) => {
         await dispatchCustomEvent("own", { n: 1 }, config);
         return { title: await titles() };
@@ -227,9 +227,9 @@ describe("the model usage of a LangGraph run", () => {
       .compile();
     const flow = entrypoint("flow", async () => ({ title: await titles() }));
     for (const stream_mode of [["values"], ["events"], ["messages-tuple"]]) {
-      await using host = await hosted(graph);
+      await using host = await createHost(createGraph);
       assert.deepEqual(await host.spent(HELLO, { stream_mode }), { tokens_in: 111, tokens_out: 222, cost_usd: 0 });
-      await using second = await hosted(flow as unknown as Graph);
+      await using second = await createHost(flow as unknown as Graph);
       assert.deepEqual(await second.spent(HELLO, { stream_mode }), { tokens_in: 1, tokens_out: 2, cost_usd: 0 });
     }
   });
@@ -244,7 +244,7 @@ describe("the model usage of a LangGraph run", () => {
       .addEdge(START, "asks")
       .addEdge("asks", "fails")
       .compile();
-    await using host = await hosted(failing);
+    await using host = await createHost(failing);
     assert.deepEqual(await host.spent(HELLO), { tokens_in: 10, tokens_out: 2, cost_usd: 0 });
     const waiting = new StateGraph(MessagesAnnotation)
       .addNode("asks", ask(model(2, 2)))
@@ -257,23 +257,23 @@ describe("the model usage of a LangGraph run", () => {
       .addEdge("asks", "waits")
       .addEdge("waits", "last")
       .compile();
-    await using second = await hosted(waiting);
+    await using second = await createHost(waiting);
     assert.deepEqual(await second.spent(HELLO), { tokens_in: 2, tokens_out: 2, cost_usd: 0 });
     const resumed = await second.spent(undefined, { command: { resume: "yes" } });
     assert.deepEqual(resumed, { tokens_in: 5, tokens_out: 5, cost_usd: 0 });
   });
 
   it("has the cost that the model reports, or the configured price of its name", async () => {
-    const usage = { ...used(10, 20), input_cost: 0.25, output_cost: 0.5 } as UsageMetadata;
+    const usage = { ...createUsage(10, 20), input_cost: 0.25, output_cost: 0.5 } as UsageMetadata;
     const response_metadata = { model_name: "fake-1" };
-    const graph = (usage_metadata: UsageMetadata) =>
+    const createGraph = (usage_metadata: UsageMetadata) =>
       new StateGraph(MessagesAnnotation)
         .addNode("asks", ask(new Fake({ usage_metadata, response_metadata })))
         .addEdge(START, "asks")
         .compile();
     const prices = { "fake-1": { tokens_in: 1_000_000, tokens_out: 2_000_000 } };
     const costs = async (usageMetadata: UsageMetadata, from: object, mode: string): Promise<unknown> => {
-      await using host = await hosted(graph(usageMetadata), from);
+      await using host = await createHost(createGraph(usageMetadata), from);
       const { cost_usd } = (await host.spent(HELLO, { stream_mode: [mode] })) as { readonly cost_usd: number };
       return cost_usd;
     };
@@ -281,18 +281,18 @@ describe("the model usage of a LangGraph run", () => {
     assert.equal(await costs(usage, prices, "values"), 0.75);
     assert.equal(await costs({ ...usage, total_cost: 3 } as UsageMetadata, prices, "values"), 3);
     for (const mode of ["values", "messages"]) {
-      assert.equal(await costs(used(10, 20), prices, mode), 50);
-      assert.equal(await costs(used(10, 20), { "fake-2": prices["fake-1"] }, mode), 0);
+      assert.equal(await costs(createUsage(10, 20), prices, mode), 50);
+      assert.equal(await costs(createUsage(10, 20), { "fake-2": prices["fake-1"] }, mode), 0);
     }
   });
 
   it("does not fail a run whose model reports wrong counts", async () => {
-    for (const wrong of [used(-1, 2), used(0.5, 2), used("3" as unknown as number, 2)]) {
-      const graph = new StateGraph(MessagesAnnotation)
+    for (const wrong of [createUsage(-1, 2), createUsage(0.5, 2), createUsage("3" as unknown as number, 2)]) {
+      const createGraph = new StateGraph(MessagesAnnotation)
         .addNode("asks", ask(new Fake({ usage_metadata: wrong })))
         .addEdge(START, "asks")
         .compile();
-      await using host = await hosted(graph);
+      await using host = await createHost(createGraph);
       assert.deepEqual(await host.spent(HELLO), { tokens_in: 0, tokens_out: 2, cost_usd: 0 });
     }
   });

@@ -53,7 +53,7 @@ describe("shared reads", () => {
       texts.map((text, at) => new AIMessage({ id: `m${at}`, content: text + long })),
       "it",
     );
-  function counting() {
+  function createCountingSerde() {
     let reads = 0;
     const shared = new ParsedListCache({
       write: (value, where) => serde.write(value, where),
@@ -66,7 +66,7 @@ describe("shared reads", () => {
   }
 
   it("reuse the beginning of a list that was read before", () => {
-    const { shared, reads } = counting();
+    const { shared, reads } = createCountingSerde();
     const whole = shared.read(toPayload("a", "b", "c", "d")) as AIMessage[];
     const part = shared.read(toPayload("a", "b")) as AIMessage[];
     assert.deepEqual([part.length, part[0] === whole[0], part[1] === whole[1], reads()], [2, true, true, 1]);
@@ -79,7 +79,7 @@ describe("shared reads", () => {
   });
 
   it("parse a list that only resembles the beginning of another", () => {
-    const { shared, reads } = counting();
+    const { shared, reads } = createCountingSerde();
     shared.read(toPayload("a", "b", "c"));
     const otherMessages = shared.read(toPayload("a", "x")) as AIMessage[];
     assert.equal(otherMessages[1]?.content, `x${long}`);

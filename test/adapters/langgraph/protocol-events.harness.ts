@@ -6,7 +6,7 @@ import { langgraph } from "../../../adapters/langgraph/mod.ts";
 import { systemEnvironment } from "../../../lib/environment.ts";
 import type { ExecutorEvent } from "../../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../../lib/json.ts";
-import { aJob, aThread, type JobChanges } from "./executor.harness.ts";
+import { createJob, createThread, type JobChanges } from "./executor.harness.ts";
 
 export type Graph = Parameters<typeof langgraph>[0][string];
 
@@ -19,9 +19,9 @@ export interface Shown {
 }
 
 /** A thread, and runs of a graph on it; what they show is kept also where they fail. */
-export function host(graph: Graph) {
+export function createHost(graph: Graph) {
   const executor = langgraph({ graph });
-  const thread = aThread();
+  const thread = createThread();
   return async (
     changes: JobChanges,
     onEvent?: (event: ProtocolEvent) => void,
@@ -31,7 +31,7 @@ export function host(graph: Graph) {
     const frames: ExecutorEvent[] = [];
     try {
       for await (const event of executor.execute(
-        aJob(thread, "graph", { events: "all", ...changes }),
+        createJob(thread, "graph", { events: "all", ...changes }),
         stop.signal,
         systemEnvironment(),
       )) {
@@ -51,7 +51,7 @@ export function host(graph: Graph) {
 export const getEventData = (event?: ProtocolEvent): JsonObject => (event?.data ?? {}) as JsonObject;
 
 /** Names of tasks in the order they are met: their ids are a matter of chance. */
-export function namer(): (namespace: readonly string[]) => string {
+export function createNamer(): (namespace: readonly string[]) => string {
   const ids: string[] = [];
   return (namespace) =>
     namespace
@@ -62,17 +62,17 @@ export function namer(): (namespace: readonly string[]) => string {
 }
 
 /** Formats each event as one line: its method, its namespace, and the members that distinguish it. A series of deltas is one line. */
-export function lines(events: readonly ProtocolEvent[], methods?: readonly string[]): string[] {
-  const name = namer();
+export function formatEvents(events: readonly ProtocolEvent[], methods?: readonly string[]): string[] {
+  const name = createNamer();
   const all = events.map(({ method, namespace, node, data }) => {
     const at = `${method} [${name(namespace)}]${node === undefined ? "" : ` ${node}`}`;
-    return { method, line: `${at} ${about(method, data as JsonObject)}`.trimEnd() };
+    return { method, line: `${at} ${describeData(method, data as JsonObject)}`.trimEnd() };
   });
   const selected = all.filter(({ method }) => methods?.includes(method) ?? true).map(({ line }) => line);
   return selected.filter((line, at) => !line.includes("delta") || line !== selected[at - 1]);
 }
 
-export function about(method: string, data: JsonObject): string {
+export function describeData(method: string, data: JsonObject): string {
   switch (method) {
     case "checkpoints":
       return `step ${data.step} ${data.source}`;
@@ -150,14 +150,18 @@ export const Log = Annotation.Root({
 export type State = typeof MessagesAnnotation.State;
 
 /** Creates a node that calls a model. */
-export const calls =
+export const createCallingNode =
   (...pieces: readonly (AIMessageChunk | string)[]) =>
   async (_state: State, config: LangGraphRunnableConfig): Promise<{ messages: BaseMessage[] }> => ({
     messages: [await new Streams(pieces).invoke("x", config)],
   });
 
 /** Creates a graph of one node, or of several in parallel. */
-export function beside(nodes: Readonly<Record<string, unknown>>, schema: unknown = MessagesAnnotation, options = {}) {
+export function createParallelGraph(
+  nodes: Readonly<Record<string, unknown>>,
+  schema: unknown = MessagesAnnotation,
+  options = {},
+) {
   const graph = new StateGraph(schema as typeof MessagesAnnotation) as unknown as {
     addNode(name: string, body: unknown): void;
     addEdge(from: string, to: string): void;

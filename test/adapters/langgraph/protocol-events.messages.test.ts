@@ -4,12 +4,12 @@ import { AIMessage, AIMessageChunk, HumanMessage } from "@langchain/core/message
 import type { LangGraphRunnableConfig } from "@langchain/langgraph";
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import {
-  beside,
-  calls,
+  createCallingNode,
+  createHost,
+  createParallelGraph,
+  formatEvents,
   getEventData,
   hello,
-  host,
-  lines,
   type ProtocolEvent,
   type State,
   Streams,
@@ -17,7 +17,7 @@ import {
 
 describe("langgraph: protocol events of messages", () => {
   const chunk = (fields: object): AIMessageChunk => new AIMessageChunk(fields as never);
-  const finished = (events: readonly ProtocolEvent[]): Json[] =>
+  const readFinished = (events: readonly ProtocolEvent[]): Json[] =>
     events.flatMap(({ data }) => {
       const { event, content } = data as JsonObject;
       return event === "content-block-finish" ? [content ?? null] : [];
@@ -28,8 +28,8 @@ describe("langgraph: protocol events of messages", () => {
       content: "",
       tool_call_chunks: [{ index: 2, args, type: "tool_call_chunk", ...fields }],
     });
-    const graph = beside({
-      agent: calls(
+    const graph = createParallelGraph({
+      agent: createCallingNode(
         chunk({
           id: "msg_1",
           content: [{ type: "thinking", thinking: "Hm", index: 0 }],
@@ -47,9 +47,9 @@ describe("langgraph: protocol events of messages", () => {
         }),
       ),
     });
-    const { events } = await host(graph)({ input: hello });
+    const { events } = await createHost(graph)({ input: hello });
     const messages = events.filter(({ method }) => method === "messages");
-    assert.deepEqual(finished(messages), [
+    assert.deepEqual(readFinished(messages), [
       { type: "reasoning", reasoning: "Hmm" },
       { type: "text", text: "Wait" },
       { type: "tool_call", id: "c1", name: "search", args: { q: "a" } },
@@ -64,8 +64,8 @@ describe("langgraph: protocol events of messages", () => {
   });
 
   it("are separate for nodes that run in parallel", async () => {
-    const graph = beside({ a: calls("A", "a"), b: calls("B", "b") });
-    const { events } = await host(graph)({ input: hello });
+    const graph = createParallelGraph({ a: createCallingNode("A", "a"), b: createCallingNode("B", "b") });
+    const { events } = await createHost(graph)({ input: hello });
     for (const [node, text] of [
       ["a", "Aa"],
       ["b", "Bb"],
@@ -82,7 +82,7 @@ describe("langgraph: protocol events of messages", () => {
           "message-finish",
         ],
       );
-      assert.deepEqual(finished(nodeEvents), [{ type: "text", text }]);
+      assert.deepEqual(readFinished(nodeEvents), [{ type: "text", text }]);
       assert.equal(new Set(nodeEvents.map(({ namespace }) => namespace.join("|"))).size, 1);
     }
   });
@@ -91,12 +91,12 @@ describe("langgraph: protocol events of messages", () => {
     const both = async (_state: State, config: LangGraphRunnableConfig) => ({
       messages: await Promise.all(["x", "y"].map((text) => new Streams([text, text]).invoke("x", config))),
     });
-    const { events } = await host(beside({ both }))({ input: hello });
+    const { events } = await createHost(createParallelGraph({ both }))({ input: hello });
     const messages = events.filter(({ method }) => method === "messages");
     const runs = Map.groupBy(messages, ({ data }) => (data as JsonObject).run_id);
     assert.deepEqual(
       [...runs.values()]
-        .flatMap(finished)
+        .flatMap(readFinished)
         .toSorted((first, second) => JSON.stringify(first).localeCompare(JSON.stringify(second))),
       [
         { type: "text", text: "xx" },
@@ -111,7 +111,7 @@ describe("langgraph: protocol events of messages", () => {
       await new Streams(["hidden"]).invoke("x", { ...config, tags: ["nostream"] });
       return { messages: [new HumanMessage({ id: "h", content: "a" }), new AIMessage({ id: "i", content: "b" })] };
     };
-    const { events } = await host(beside({ node }))({ input: hello });
+    const { events } = await createHost(createParallelGraph({ node }))({ input: hello });
     const messages = events.filter(({ method }) => method === "messages");
     const starts = messages.map(({ data }) => data as JsonObject).filter(({ event }) => event === "message-start");
     assert.deepEqual(
@@ -121,7 +121,7 @@ describe("langgraph: protocol events of messages", () => {
         ["i", "ai"],
       ],
     );
-    const texts = finished(messages).map((content) => (content as JsonObject).text);
+    const texts = readFinished(messages).map((content) => (content as JsonObject).text);
     assert.deepEqual(texts.toSorted(), ["a", "b", "not kept"]);
     const ends = messages.filter(({ data }) => (data as JsonObject).event === "message-finish");
     assert.equal(ends.length, 3);
@@ -133,10 +133,10 @@ describe("langgraph: protocol events of messages", () => {
     const node = async (_state: State, config: LangGraphRunnableConfig) => ({
       messages: [await new Streams(["Hi ", "y"], new Error("boom")).invoke("x", config)],
     });
-    const inside = beside({ inner: node });
-    const { events, error } = await host(beside({ outer: inside }))({ input: hello });
+    const inside = createParallelGraph({ inner: node });
+    const { events, error } = await createHost(createParallelGraph({ outer: inside }))({ input: hello });
     assert.equal((error as Error).message, "boom");
-    assert.deepEqual(lines(events, ["messages", "lifecycle"]), [
+    assert.deepEqual(formatEvents(events, ["messages", "lifecycle"]), [
       'lifecycle [outer:A] started {"graph_name":"outer"}',
       'lifecycle [outer:A|inner:B] started {"graph_name":"inner"}',
       "messages [outer:A|inner:B] inner message-start",
@@ -155,7 +155,7 @@ describe("langgraph: protocol events of messages", () => {
     const node = async (_state: State, config: LangGraphRunnableConfig) => ({
       messages: [await new Streams(["Hi ", "you"], undefined, () => waits.promise).invoke("x", config)],
     });
-    const { events, error } = await host(beside({ node }))(
+    const { events, error } = await createHost(createParallelGraph({ node }))(
       { input: hello },
       ({ data }) => {
         if ((data as JsonObject).event !== "content-block-delta") return;
@@ -165,7 +165,7 @@ describe("langgraph: protocol events of messages", () => {
       stop,
     );
     assert.ok(error);
-    assert.deepEqual(lines(events, ["messages", "lifecycle"]), [
+    assert.deepEqual(formatEvents(events, ["messages", "lifecycle"]), [
       'lifecycle [node:A] started {"graph_name":"node"}',
       "messages [node:A] node message-start",
       "messages [node:A] node content-block-start 0",

@@ -8,13 +8,23 @@ import {
   START,
   StateGraph,
 } from "@langchain/langgraph";
-import { beside, calls, hello, host, Log, lines, type State } from "./protocol-events.harness.ts";
+import {
+  createCallingNode,
+  createHost,
+  createParallelGraph,
+  formatEvents,
+  hello,
+  Log,
+  type State,
+} from "./protocol-events.harness.ts";
 
 describe("langgraph: protocol events of subgraphs", () => {
   it("start from the outside and end from the inside", async () => {
-    const graph = beside({ a: beside({ b: beside({ c: calls("Hi") }) }) });
-    const { events } = await host(graph)({ input: hello });
-    assert.deepEqual(lines(events, ["lifecycle", "values"]), [
+    const graph = createParallelGraph({
+      a: createParallelGraph({ b: createParallelGraph({ c: createCallingNode("Hi") }) }),
+    });
+    const { events } = await createHost(graph)({ input: hello });
+    assert.deepEqual(formatEvents(events, ["lifecycle", "values"]), [
       "values [] messages 1",
       'lifecycle [a:A] started {"graph_name":"a"}',
       "values [a:A] messages 1",
@@ -31,13 +41,13 @@ describe("langgraph: protocol events of subgraphs", () => {
   });
 
   it("are separate for tasks that a send creates", async () => {
-    const inside = beside({ inner: ({ log }: { log: string[] }) => ({ log: [`${log[0]}!`] }) }, Log);
+    const inside = createParallelGraph({ inner: ({ log }: { log: string[] }) => ({ log: [`${log[0]}!`] }) }, Log);
     const graph = new StateGraph(Log)
       .addNode("map", () => ({}))
       .addNode("work", inside as never)
       .addEdge(START, "map")
       .addConditionalEdges("map", () => ["x", "y"].map((branch) => new Send("work", { log: [branch] })));
-    const { events } = await host(graph)({ input: {} });
+    const { events } = await createHost(graph)({ input: {} });
     const lives = events.filter(({ method }) => method === "lifecycle");
     const byTask = Map.groupBy(lives, ({ namespace }) => namespace.join("|"));
     assert.equal(byTask.size, 2);
@@ -56,7 +66,7 @@ describe("langgraph: protocol events of subgraphs", () => {
   });
 
   it("have the name and the tool call of an agent", async () => {
-    const agent = beside({ model: calls("Hi") }) as unknown as {
+    const agent = createParallelGraph({ model: createCallingNode("Hi") }) as unknown as {
       withConfig(config: object): { invoke(...parts: unknown[]): unknown };
     };
     const named = agent.withConfig({ metadata: { lc_agent_name: "researcher" } });
@@ -70,9 +80,9 @@ describe("langgraph: protocol events of subgraphs", () => {
       .addConditionalEdges("model", (state) => [
         new Send("tools", { ...state, tool_call: { name: "task", args: {}, id: "call-1", type: "tool_call" } }),
       ]);
-    const { events } = await host(graph)({ input: hello });
+    const { events } = await createHost(graph)({ input: hello });
     const cause = '"cause":{"type":"toolCall","tool_call_id":"call-1"}';
-    assert.deepEqual(lines(events, ["lifecycle"]), [
+    assert.deepEqual(formatEvents(events, ["lifecycle"]), [
       `lifecycle [tools:A] started {"graph_name":"researcher",${cause}}`,
       'lifecycle [tools:A|model:B] started {"graph_name":"model"}',
       'lifecycle [tools:A|model:B] completed {"graph_name":"model"}',
@@ -85,16 +95,16 @@ describe("langgraph: protocol events of subgraphs", () => {
   });
 
   it("end as interrupted, after the interrupt in their namespace", async () => {
-    const inside = beside({ inner: () => ({ log: [interrupt("q")] }) }, Log);
-    const go = host(beside({ outer: inside }, Log));
+    const inside = createParallelGraph({ inner: () => ({ log: [interrupt("q")] }) }, Log);
+    const go = createHost(createParallelGraph({ outer: inside }, Log));
     const { events } = await go({ input: {} });
-    assert.deepEqual(lines(events, ["lifecycle", "input.requested", "updates"]), [
+    assert.deepEqual(formatEvents(events, ["lifecycle", "input.requested", "updates"]), [
       'lifecycle [outer:A] started {"graph_name":"outer"}',
       'input.requested [outer:A] {"payload":"q"}',
       'lifecycle [outer:A] interrupted {"graph_name":"outer"}',
     ]);
     const answered = await go({ command: { resume: "a" } });
-    assert.deepEqual(lines(answered.events, ["lifecycle", "input.requested"]), [
+    assert.deepEqual(formatEvents(answered.events, ["lifecycle", "input.requested"]), [
       'lifecycle [outer:A] started {"graph_name":"outer"}',
       'lifecycle [outer:A] completed {"graph_name":"outer"}',
     ]);

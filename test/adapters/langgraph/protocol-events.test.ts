@@ -10,14 +10,14 @@ import type { ExecutorEvent, Job, StreamMode } from "../../../lib/executor/contr
 import { isObject, type Json, type JsonObject } from "../../../lib/json.ts";
 import type { JobChanges } from "./executor.harness.ts";
 import {
-  beside,
-  calls,
+  createCallingNode,
+  createHost,
+  createNamer,
+  createParallelGraph,
+  formatEvents,
   getEventData,
   hello,
-  host,
   Log,
-  lines,
-  namer,
   type ProtocolEvent,
 } from "./protocol-events.harness.ts";
 
@@ -28,8 +28,8 @@ const search = tool(async ({ q }: { q: string }) => JSON.stringify({ found: q })
 });
 
 /** Calls a tool, runs a subgraph, asks. */
-function journey() {
-  const inside = beside({ inner: calls("Hi ", "you") });
+function createJourney() {
+  const inside = createParallelGraph({ inner: createCallingNode("Hi ", "you") });
   return new StateGraph(MessagesAnnotation)
     .addNode("plan", async (_state, config) => {
       config.writer?.({ progress: 1 });
@@ -51,9 +51,9 @@ function journey() {
 
 describe("langgraph: protocol events of a whole run", () => {
   it("are states, tasks, nodes, messages, tools, subgraphs and interrupts in order", async () => {
-    const go = host(journey());
+    const go = createHost(createJourney());
     const { events } = await go({ input: hello });
-    assert.deepEqual(lines(events), [
+    assert.deepEqual(formatEvents(events), [
       "checkpoints [] step 0 loop",
       "values [] messages 1",
       "tasks [] start plan",
@@ -106,7 +106,7 @@ describe("langgraph: protocol events of a whole run", () => {
       "tasks [] end ask interrupted",
     ]);
     const answered = await go({ command: { resume: "yes" } });
-    assert.deepEqual(lines(answered.events), [
+    assert.deepEqual(formatEvents(answered.events), [
       "checkpoints [] step 3 loop",
       "values [] messages 4",
       "tasks [] start ask",
@@ -125,7 +125,11 @@ describe("langgraph: protocol events of a whole run", () => {
   });
 
   it("have flat messages, the ids of the state, and each state's checkpoint", async () => {
-    const { events, frames } = await host(journey())({ input: hello, modes: ["checkpoints"], subgraphs: true });
+    const { events, frames } = await createHost(createJourney())({
+      input: hello,
+      modes: ["checkpoints"],
+      subgraphs: true,
+    });
     const of = (method: string): readonly ProtocolEvent[] => events.filter((event) => event.method === method);
     const stored = frames.flatMap((frame) =>
       frame.type === "stream" && frame.mode === "checkpoints" ? [frame.data as JsonObject] : [],
@@ -166,7 +170,7 @@ describe("langgraph: protocol events of a whole run", () => {
   });
 
   it("name no checkpoints that are not stored", async () => {
-    const { events } = await host(journey())({ input: hello, durability: "exit" });
+    const { events } = await createHost(createJourney())({ input: hello, durability: "exit" });
     assert.ok(events.some(({ method }) => method === "values"));
     assert.deepEqual(
       events.filter(({ checkpoint_id }) => checkpoint_id !== undefined),
@@ -176,16 +180,16 @@ describe("langgraph: protocol events of a whole run", () => {
 
   it("are those of the root's states alone with `state`, and none without", async () => {
     for (const modes of [[], ["messages-tuple"], ["events"], ["checkpoints", "debug"]] as const) {
-      const go = host(journey());
-      assert.deepEqual(lines((await go({ input: hello, events: "state", modes })).events), [
+      const go = createHost(createJourney());
+      assert.deepEqual(formatEvents((await go({ input: hello, events: "state", modes })).events), [
         ...[0, 1, 2, 3].flatMap((step) => [`checkpoints [] step ${step} loop`, "values [] of the checkpoint"]),
         'input.requested [] {"payload":{"question":"ok?"}}',
       ]);
-      assert.deepEqual(lines((await go({ command: { resume: "yes" }, events: "state", modes })).events), [
+      assert.deepEqual(formatEvents((await go({ command: { resume: "yes" }, events: "state", modes })).events), [
         ...[3, 4].flatMap((step) => [`checkpoints [] step ${step} loop`, "values [] of the checkpoint"]),
       ]);
     }
-    assert.deepEqual((await host(journey())({ input: hello, events: "none" })).events, []);
+    assert.deepEqual((await createHost(createJourney())({ input: hello, events: "none" })).events, []);
   });
 
   const modeLists: readonly (readonly StreamMode[])[] = [
@@ -199,8 +203,8 @@ describe("langgraph: protocol events of a whole run", () => {
     it(`change no frame of ${modes.join(", ")}`, async () => {
       for (const subgraphs of [false, true]) {
         const frames = async (events: Job["events"]): Promise<string[]> => {
-          const name = namer();
-          const result = await host(journey())({ input: hello, modes, subgraphs, events });
+          const name = createNamer();
+          const result = await createHost(createJourney())({ input: hello, modes, subgraphs, events });
           return result.frames.map((frame) => {
             if (frame.type !== "stream") return JSON.stringify(Object.keys(frame));
             const keys = isObject(frame.data)
@@ -224,25 +228,28 @@ describe("langgraph: protocol events of a whole run", () => {
 
 describe("langgraph: protocol events of interrupts, tools and updates", () => {
   it("come one by one for a node that interrupts twice", async () => {
-    const go = host(beside({ ask: () => ({ log: [interrupt("one"), interrupt("two")] }) }, Log));
+    const go = createHost(createParallelGraph({ ask: () => ({ log: [interrupt("one"), interrupt("two")] }) }, Log));
     const readLines = async (changes: JobChanges): Promise<string[]> =>
-      lines((await go(changes)).events, ["input.requested"]);
+      formatEvents((await go(changes)).events, ["input.requested"]);
     assert.deepEqual(await readLines({ input: {} }), ['input.requested [] {"payload":"one"}']);
     assert.deepEqual(await readLines({ command: { resume: "a" } }), ['input.requested [] {"payload":"two"}']);
     assert.deepEqual(await readLines({ command: { resume: "b" } }), []);
   });
 
   it("have different ids for nodes that interrupt in parallel", async () => {
-    const graph = beside({ a: () => ({ log: [interrupt("qa")] }), b: () => ({ log: [interrupt("qb")] }) }, Log);
-    const { events } = await host(graph)({ input: {} });
+    const graph = createParallelGraph(
+      { a: () => ({ log: [interrupt("qa")] }), b: () => ({ log: [interrupt("qb")] }) },
+      Log,
+    );
+    const { events } = await createHost(graph)({ input: {} });
     const requests = events.filter(({ method }) => method === "input.requested").map(({ data }) => data as JsonObject);
     assert.deepEqual(requests.map(({ payload }) => payload).toSorted(), ["qa", "qb"]);
     assert.equal(new Set(requests.map(({ interrupt_id }) => interrupt_id)).size, 2);
   });
 
   it("do not exist for breakpoints", async () => {
-    const graph = beside({ a: () => ({ log: ["a"] }) }, Log, { interruptBefore: ["a"] });
-    assert.deepEqual(lines((await host(graph)({ input: { log: ["x"] } })).events), [
+    const graph = createParallelGraph({ a: () => ({ log: ["a"] }) }, Log, { interruptBefore: ["a"] });
+    assert.deepEqual(formatEvents((await createHost(graph)({ input: { log: ["x"] } })).events), [
       "checkpoints [] step 0 loop",
       "values [] log 1",
     ]);
@@ -264,8 +271,8 @@ describe("langgraph: protocol events of interrupts, tools and updates", () => {
       .addNode("tools", new ToolNode([search, fails]))
       .addEdge(START, "plan")
       .addEdge("plan", "tools");
-    const { events } = await host(graph)({ input: hello });
-    const result = lines(events, ["tools"]);
+    const { events } = await createHost(graph)({ input: hello });
+    const result = formatEvents(events, ["tools"]);
     assert.deepEqual(result.toSorted(), [
       "tools [tools:B] tool-error c2 boom",
       "tools [tools:B] tool-finished c1",
@@ -282,7 +289,7 @@ describe("langgraph: protocol events of interrupts, tools and updates", () => {
       .addEdge(START, "plan")
       .addEdge("plan", "tools")
       .compile();
-    const { events } = await host(beside({ agent: inside }))({ input: hello });
+    const { events } = await createHost(createParallelGraph({ agent: inside }))({ input: hello });
     for (const { namespace } of events.filter(({ method }) => method === "tools")) {
       assert.deepEqual(
         namespace.map((segment) => segment.split(":")[0]),
@@ -298,7 +305,7 @@ describe("langgraph: protocol events of interrupts, tools and updates", () => {
       .addNode("last", () => ({ log: ["y"] }))
       .addEdge(START, "nothing")
       .addEdge("nothing", "goes");
-    const { events } = await host(graph)({ input: {} });
+    const { events } = await createHost(graph)({ input: {} });
     const updates = events.filter(({ method }) => method === "updates").map(({ data }) => data);
     assert.deepEqual(updates.slice(-2), [
       { node: "goes", values: { log: ["x"] } },
@@ -311,16 +318,16 @@ describe("langgraph: protocol events of interrupts, tools and updates", () => {
   });
 
   it("of a command that goes to the end are the state with its checkpoint", async () => {
-    const go = host(beside({ ask: () => ({ log: [interrupt("q")] }) }, Log));
+    const go = createHost(createParallelGraph({ ask: () => ({ log: [interrupt("q")] }) }, Log));
     await go({ input: {} });
     const { events, frames } = await go({ command: { goto: ["__end__"], update: { log: ["x"] } } });
-    assert.deepEqual(lines(events), ["checkpoints [] step 1 update", "values [] log 1"]);
+    assert.deepEqual(formatEvents(events), ["checkpoints [] step 1 update", "values [] log 1"]);
     const state = frames.at(-1) as Extract<ExecutorEvent, { type: "state" }>;
     assert.equal(getEventData(events[0]).id, state.checkpoint?.checkpoint_id);
   });
 
   it("refuse answers to questions that are not open, where asked to", async () => {
-    const go = host(beside({ ask: () => ({ log: [interrupt("q")] }) }, Log));
+    const go = createHost(createParallelGraph({ ask: () => ({ log: [interrupt("q")] }) }, Log));
     const { events: first } = await go({ input: {} });
     const pending = getEventData(first.find(({ method }) => method === "input.requested")).interrupt_id;
     const id = "0".repeat(32);
@@ -333,7 +340,7 @@ describe("langgraph: protocol events of interrupts, tools and updates", () => {
 
   it("of transformers are named, and see what the graph shows", async () => {
     const texts: string[] = [];
-    const transformer = () => {
+    const createTransformer = () => {
       const notes = StreamChannel.remote<string>("notes");
       const total = Promise.withResolvers<number>();
       const never = new Promise(() => {});
@@ -350,10 +357,10 @@ describe("langgraph: protocol events of interrupts, tools and updates", () => {
         finalize: () => total.resolve(texts.length),
       };
     };
-    const graph = new StateGraph(MessagesAnnotation).addNode("agent", calls("Hi")).addEdge(START, "agent");
-    const compiled = graph.compile({ transformers: [transformer] } as never);
-    const { events } = await host(compiled)({ input: hello });
-    assert.deepEqual(lines(events, ["values", "custom", "tasks"]), [
+    const graph = new StateGraph(MessagesAnnotation).addNode("agent", createCallingNode("Hi")).addEdge(START, "agent");
+    const compiled = graph.compile({ transformers: [createTransformer] } as never);
+    const { events } = await createHost(compiled)({ input: hello });
+    assert.deepEqual(formatEvents(events, ["values", "custom", "tasks"]), [
       'custom [] {"name":"notes","payload":"1 human"}',
       "values [] messages 1",
       'custom [] {"name":"notes","payload":"2 ai"}',

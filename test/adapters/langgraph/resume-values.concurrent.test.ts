@@ -10,7 +10,7 @@ const State = Annotation.Root({ paid: Annotation<number[]>({ reducer: (a, b) => 
 const AMOUNTS = [10, 9_999] as const;
 
 /** Creates agents that ask before each payment, with a record of the answers. After an answer they wait for `gate`. */
-function payers() {
+function createPayers() {
   const consumed: (readonly [amount: number, answer: unknown])[] = [];
   let gate = Promise.withResolvers<void>();
   let calls = 0;
@@ -79,8 +79,8 @@ interface Sent {
   readonly body: JsonObject;
 }
 
-async function world(options: Pick<TestServiceOptions, "worker"> = {}) {
-  const agents = payers();
+async function createHarness(options: Pick<TestServiceOptions, "worker"> = {}) {
+  const agents = createPayers();
   const kit = await testService({ ...options, executor: agents.executor });
   const send = async (method: string, path: string, body?: unknown, key?: string): Promise<Sent> => {
     const headers = { "content-type": "application/json", ...(key ? { "idempotency-key": key } : {}) };
@@ -90,7 +90,7 @@ async function world(options: Pick<TestServiceOptions, "worker"> = {}) {
     return { status: response.status, body: text === "" ? {} : (JSON.parse(text) as JsonObject) };
   };
   /** Creates a thread that waits for the answer to the first payment. */
-  const waiting = async (assistant_id: string): Promise<string> => {
+  const createWaitingThread = async (assistant_id: string): Promise<string> => {
     const { body } = await send("POST", "/threads", {});
     const thread_id = body.thread_id as string;
     await send("POST", `/threads/${thread_id}/runs/wait`, { assistant_id, input: { paid: [] } });
@@ -101,12 +101,12 @@ async function world(options: Pick<TestServiceOptions, "worker"> = {}) {
     const { interrupts } = (await send("GET", `/threads/${thread_id}`)).body;
     return Object.values(interrupts as JsonObject).flat() as JsonObject[];
   };
-  const settled = async (thread_id: string): Promise<void> => {
+  const waitUntilSettled = async (thread_id: string): Promise<void> => {
     const { runs } = kit.service;
     for (const { run_id } of await runs.list(thread_id)) await (await runs.join(thread_id, run_id)).result;
   };
   return {
-    ...{ kit, agents, send, waiting, open, settled },
+    ...{ kit, agents, send, waiting: createWaitingThread, open, settled: waitUntilSettled },
     resume: (thread_id: string, assistant_id: string, resume: Json, extraFields: object = {}, key?: string) =>
       send("POST", `/threads/${thread_id}/runs`, { assistant_id, command: { resume }, ...extraFields }, key),
     [Symbol.asyncDispose]: async () => {
@@ -124,7 +124,7 @@ describe("two concurrent resume values", () => {
     for (const by of ["value", "id"] as const) {
       for (const strategy of ["enqueue", "interrupt"] as const) {
         it(`${agent}: one is consumed, and none reaches a later interrupt (by ${by}, ${strategy})`, async () => {
-          await using at = await world();
+          await using at = await createHarness();
           for (let attempt = 0; attempt < TRIES; attempt++) {
             at.agents.close();
             const thread_id = await at.waiting(agent);
@@ -149,7 +149,7 @@ describe("two concurrent resume values", () => {
     }
 
     it(`${agent}: a repeated request returns the first run, whatever is pending then`, async () => {
-      await using at = await world();
+      await using at = await createHarness();
       for (let attempt = 0; attempt < TRIES; attempt++) {
         at.agents.close();
         const thread_id = await at.waiting(agent);
@@ -176,7 +176,7 @@ describe("two concurrent resume values", () => {
     });
 
     it(`${agent}: a resume value that is late when its run starts ends the run, and no node is called`, async () => {
-      await using at = await world({ worker: { concurrency: 1 } });
+      await using at = await createHarness({ worker: { concurrency: 1 } });
       for (let attempt = 0; attempt < TRIES; attempt++) {
         at.agents.close();
         const thread_id = await at.waiting(agent);

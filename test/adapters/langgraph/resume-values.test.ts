@@ -5,7 +5,7 @@ import { langgraph } from "../../../adapters/langgraph/mod.ts";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { type AgentFunction, combine, fromFunctions, type Json, type JsonObject } from "../../../lib/mod.ts";
 import { type TestServiceOptions, testService } from "../../suite/kit.ts";
-import { faulty, kill } from "../../support/faulty.ts";
+import { createFaultyStorage, kill } from "../../support/faulty.ts";
 
 const State = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
 const NOBODY = "0".repeat(32);
@@ -18,7 +18,7 @@ const ACTIONS = {
 };
 
 /** Creates agents whose next call after an answer fails while `fails` has their name. */
-function agents() {
+function createAgents() {
   const fails = new Set<string>();
   const calls: string[] = [];
   const work = (name: string, answer: unknown): string => {
@@ -58,8 +58,8 @@ function agents() {
   return { executor, fails, calls };
 }
 
-async function world(options: Partial<TestServiceOptions> = {}) {
-  const agentSet = agents();
+async function createHarness(options: Partial<TestServiceOptions> = {}) {
+  const agentSet = createAgents();
   const kit = await testService({ executor: agentSet.executor, ...options });
   const send = async (method: string, path: string, body?: unknown) => {
     const headers = { "content-type": "application/json" };
@@ -91,7 +91,7 @@ const toStatusAndCode = ({ status, body }: { status: number; body: JsonObject })
 
 describe("a resume without a pending interrupt", () => {
   it("is rejected with 409 no_open_interrupt, and creates no thread", async () => {
-    await using at = await world();
+    await using at = await createHarness();
     for (const assistant_id of ["graph", "plain"]) {
       const thread_id = await at.thread();
       for (const resume of ["yes", null, { [NOBODY]: "yes" }]) {
@@ -112,7 +112,7 @@ describe("a resume without a pending interrupt", () => {
   });
 
   it("is ignored beside goto and update", async () => {
-    await using at = await world();
+    await using at = await createHarness();
     const thread_id = await at.thread();
     const body = { assistant_id: "graph", command: { resume: "yes", goto: "report", update: { log: ["in"] } } };
     const { status, body: values } = await at.send("POST", `/threads/${thread_id}/runs/wait`, body);
@@ -122,7 +122,7 @@ describe("a resume without a pending interrupt", () => {
   });
 
   it("continues from a breakpoint as a run without input, once", async () => {
-    await using at = await world();
+    await using at = await createHarness();
     for (const [assistant_id, interrupt_before] of [
       ["graph", ["report"]],
       ["plain", ["plain"]],
@@ -166,7 +166,7 @@ describe("a rollback", () => {
         yield { log: [String(command?.resume)] };
       };
       const executor = name === "graph" ? langgraph({ graph: slow }) : fromFunctions({ plain: hold });
-      await using at = await world({ executor });
+      await using at = await createHarness({ executor });
       const thread_id = await at.thread(name);
       const answer = (resume: string, multitask_strategy: string) =>
         at.send("POST", `/threads/${thread_id}/runs`, { assistant_id: name, command: { resume }, multitask_strategy });
@@ -185,7 +185,7 @@ describe("a rollback", () => {
 
 describe("a resume value whose task fails", () => {
   it("is removed: the same interrupt is pending, and another resume value completes the thread", async () => {
-    await using at = await world();
+    await using at = await createHarness();
     for (const name of ["graph", "plain"]) {
       const thread_id = await at.thread(name);
       const before = await at.settledThread(thread_id);
@@ -217,7 +217,7 @@ describe("a resume value whose task fails", () => {
   });
 
   it("stays if its task is complete, also if another task of the step fails", async () => {
-    await using at = await world();
+    await using at = await createHarness();
     const thread_id = await at.thread("graph");
     at.fails.add("report");
     await at.wait(thread_id, "graph", "yes");
@@ -250,7 +250,7 @@ describe("a resume value whose task fails", () => {
         })
         .addEdge(START, "ask")
         .compile();
-      const stuck: AgentFunction = async function* ({ command, interrupt: ask, signal }) {
+      const createStuckThread: AgentFunction = async function* ({ command, interrupt: ask, signal }) {
         if (command?.resume === undefined) yield ask("go?");
         yield { seen: true };
         yield { half: true };
@@ -260,9 +260,9 @@ describe("a resume value whose task fails", () => {
       const settings = { abandon_ms: 50, ...(ends === "timeout" ? { timeout_ms: 200 } : {}) };
       const executor = combine(
         langgraph({ graph: { graph: never, ...settings } }),
-        fromFunctions({ plain: { agent: stuck, ...settings } }),
+        fromFunctions({ plain: { agent: createStuckThread, ...settings } }),
       );
-      await using at = await world({ executor });
+      await using at = await createHarness({ executor });
       for (const name of ["graph", "plain"]) {
         const thread_id = await at.thread(name);
         const before = await at.settledThread(thread_id);
@@ -286,7 +286,7 @@ describe("a resume value whose task fails", () => {
 
 describe("decisions of an approval", () => {
   it("are counted before the run is accepted", async () => {
-    await using at = await world();
+    await using at = await createHarness();
     const thread_id = await at.thread("approvals");
     const [{ id }] = (await at.settledThread(thread_id)).open as [JsonObject];
     const decisions = [{ type: "approve" }];
@@ -303,7 +303,7 @@ describe("decisions of an approval", () => {
 
 describe("resume values by id", () => {
   it("are required by agents with that setting", async () => {
-    await using at = await world();
+    await using at = await createHarness();
     for (const name of ["by_id", "named"]) {
       const thread_id = await at.thread(name);
       const [{ id }] = (await at.settledThread(thread_id)).open as [JsonObject];
@@ -319,7 +319,7 @@ describe("resume values by id", () => {
   });
 
   it("may contain the number of resume values that the task has consumed, for ids that repeat", async () => {
-    await using at = await world();
+    await using at = await createHarness();
     const thread_id = await at.thread("twice");
     const [first] = (await at.settledThread(thread_id)).open as [JsonObject];
     assert.equal(first.answered, undefined);
@@ -350,7 +350,7 @@ describe("resume values by id", () => {
 
 describe("a copy of a waiting thread", () => {
   it("waits, is in the inbox, and is answered separately", async () => {
-    await using at = await world();
+    await using at = await createHarness();
     for (const name of ["graph", "plain"]) {
       const thread_id = await at.thread(name);
       const before = await at.settledThread(thread_id);
@@ -387,17 +387,17 @@ describe("a process that is killed after a resume value was consumed", () => {
         .addEdge(START, "left")
         .addEdge(START, "right")
         .compile();
-      const half: AgentFunction = async function* ({ command, interrupt: ask }) {
+      const createHalfAnsweredThread: AgentFunction = async function* ({ command, interrupt: ask }) {
         if (command?.resume === undefined) yield ask("go?");
         yield { seen: true };
         if (kills) await blocked.promise;
         yield { log: [`plain ${String(command?.resume)}`] };
       };
-      const executor = combine(langgraph({ both: parts }), fromFunctions({ plain: half }));
-      const store = faulty(storage);
+      const executor = combine(langgraph({ both: parts }), fromFunctions({ plain: createHalfAnsweredThread }));
+      const store = createFaultyStorage(storage);
       const [first, second] = [store.share(), store.share()];
       const worker = { lease_ms: 1_000 };
-      await using restarted = await world({ executor, storage: first.storage, worker });
+      await using restarted = await createHarness({ executor, storage: first.storage, worker });
       const thread_id = await restarted.thread(name);
       const { open } = await restarted.settledThread(thread_id);
       const resume = name === "plain" ? "yes" : Object.fromEntries(open.map(({ id }) => [id, "yes"]));
@@ -417,7 +417,7 @@ describe("a process that is killed after a resume value was consumed", () => {
       }
       kill(first);
       kills = false;
-      await using two = await world({ executor, storage: second.storage, worker });
+      await using two = await createHarness({ executor, storage: second.storage, worker });
       await (await two.kit.service.runs.join(thread_id, run_id)).result;
       blocked.resolve();
       assert.equal((await two.kit.service.runs.get(thread_id, run_id)).status, "success");

@@ -16,7 +16,7 @@ export interface StoredThreads extends ThreadAccess {
 }
 
 /** Every thread is made by its first write. */
-export async function storedThreads(): Promise<StoredThreads> {
+export async function createStoredThreads(): Promise<StoredThreads> {
   const storage = nodeSqlite(":memory:");
   await storage.migrate();
   const content = { graph_id: "graph", name: "graph", description: null, config: {}, context: {}, metadata: {} };
@@ -26,7 +26,7 @@ export async function storedThreads(): Promise<StoredThreads> {
     Date.now(),
   );
   const jobs = new Map<string, Promise<JobCheckpoints>>();
-  const job = (thread_id: string): Promise<JobCheckpoints> => {
+  const openThreadJob = (thread_id: string): Promise<JobCheckpoints> => {
     const openedJob = jobs.get(thread_id) ?? openJob(storage, assistant, thread_id);
     jobs.set(thread_id, openedJob);
     return openedJob;
@@ -37,8 +37,8 @@ export async function storedThreads(): Promise<StoredThreads> {
       return {
         get: (at) => storage.getCheckpoint(scope, thread_id, at),
         list: (at) => reader.list(at),
-        put: async (checkpoint) => (await job(thread_id)).put(checkpoint),
-        putWrites: async (at, task_id, writes) => (await job(thread_id)).putWrites(at, task_id, writes),
+        put: async (checkpoint) => (await openThreadJob(thread_id)).put(checkpoint),
+        putWrites: async (at, task_id, writes) => (await openThreadJob(thread_id)).putWrites(at, task_id, writes),
       };
     },
     ids: () => jobs.keys(),
@@ -74,7 +74,7 @@ async function openJob(storage: Storage, assistant: AssistantRow, thread_id: str
   const outcome = await storage.claimRun(scope, { token: crypto.randomUUID(), lease_until, graph_ids: ["graph"], now });
   if (outcome.kind !== "claimed" || outcome.claimed.run.run_id !== run_id) throw new Error("The run was not claimed");
   const { lease } = outcome.claimed;
-  const job: JobCheckpoints = createJobCheckpoints({
+  const openThreadJob: JobCheckpoints = createJobCheckpoints({
     storage,
     scope,
     thread_id,
@@ -87,8 +87,8 @@ async function openJob(storage: Storage, assistant: AssistantRow, thread_id: str
     barrier: new WriteBarrier(),
     onAdded: () => {},
     async save() {
-      if (!(await storage.saveProgress(scope, lease, job.drain(), Date.now()))) job.refuseWrites();
+      if (!(await storage.saveProgress(scope, lease, openThreadJob.drain(), Date.now()))) openThreadJob.refuseWrites();
     },
   });
-  return job;
+  return openThreadJob;
 }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { Saver } from "../../../adapters/langgraph/saver.ts";
 import { Serde } from "../../../adapters/langgraph/serde.ts";
-import { type StoredThreads, storedThreads } from "./saver-threads.ts";
+import { createStoredThreads, type StoredThreads } from "./saver-threads.ts";
 
 const { Bun, Deno } = globalThis as { Bun?: unknown; Deno?: unknown };
 
@@ -37,7 +37,7 @@ async function conformance(): Promise<void> {
   const initializer = {
     checkpointerName: "greenroom",
     async createCheckpointer() {
-      const threads = await storedThreads();
+      const threads = await createStoredThreads();
       const saver = new Saver({ threads, serde: new Serde({ ...messages }) });
       opened.set(saver, threads);
       return saver as never;

@@ -24,16 +24,16 @@ import type { JsonObject } from "../../../lib/json.ts";
 
 type Init = ConstructorParameters<typeof StateGraph>;
 
-const built = (...init: readonly unknown[]): { compile(): object } =>
+const buildGraph = (...init: readonly unknown[]): { compile(): object } =>
   new StateGraph(...(init as unknown as Init))
     .addNode("only_node", () => ({}))
     .addEdge(START, "only_node") as unknown as { compile(): object };
 
-const states = (graph: object): GraphState => langgraph({ graph: graph as never }).state?.("graph") as GraphState;
-const schemas = (...init: readonly unknown[]): Promise<GraphSchemas> =>
-  states(built(...init).compile()).schemas("graph");
+const createStates = (graph: object): GraphState => langgraph({ graph: graph as never }).state?.("graph") as GraphState;
+const readSchemas = (...init: readonly unknown[]): Promise<GraphSchemas> =>
+  createStates(buildGraph(...init).compile()).schemas("graph");
 
-const properties = (schema: JsonObject | null): JsonObject => schema?.properties as JsonObject;
+const readProperties = (schema: JsonObject | null): JsonObject => schema?.properties as JsonObject;
 const MESSAGES = { type: "array", items: { type: "object" }, langgraph_type: "messages" };
 
 describe("the schemas of a graph", () => {
@@ -45,8 +45,8 @@ describe("the schemas of a graph", () => {
       asked: Annotation<HumanMessage>({ reducer: (_, b) => b, default: () => new HumanMessage("hi") }),
       fails: Annotation<unknown>,
     });
-    const { state_schema, input_schema, output_schema, config_schema, context_schema } = await schemas(State);
-    const { asked, ...otherProperties } = properties(state_schema);
+    const { state_schema, input_schema, output_schema, config_schema, context_schema } = await readSchemas(State);
+    const { asked, ...otherProperties } = readProperties(state_schema);
     assert.deepEqual(otherProperties, { messages: MESSAGES, log: MESSAGES, count: { default: 2 }, fails: {} });
     assert.equal(((asked as JsonObject).default as JsonObject).content, "hi");
     assert.equal(state_schema?.type, "object");
@@ -60,10 +60,10 @@ describe("the schemas of a graph", () => {
     const both = Annotation.Root({ ...Input.spec, ...Output.spec });
     const zod = z.object({ question: z.string(), answer: z.string() });
     for (const state of [both, zod]) {
-      const { state_schema, input_schema, output_schema } = await schemas({ state, input: Input, output: Output });
-      assert.deepEqual(Object.keys(properties(state_schema)), ["question", "answer"]);
-      assert.deepEqual(properties(input_schema), { question: {} });
-      assert.deepEqual(properties(output_schema), { answer: {} });
+      const { state_schema, input_schema, output_schema } = await readSchemas({ state, input: Input, output: Output });
+      assert.deepEqual(Object.keys(readProperties(state_schema)), ["question", "answer"]);
+      assert.deepEqual(readProperties(input_schema), { question: {} });
+      assert.deepEqual(readProperties(output_schema), { answer: {} });
     }
   });
 
@@ -72,14 +72,14 @@ describe("the schemas of a graph", () => {
       messages: { value: (a: unknown[], b: unknown[]) => [...a, ...b], default: () => [] },
       note: null,
     };
-    const old = await schemas({ channels });
-    assert.deepEqual(properties(old.state_schema), { messages: MESSAGES, note: {} });
+    const old = await readSchemas({ channels });
+    assert.deepEqual(readProperties(old.state_schema), { messages: MESSAGES, note: {} });
     const reducer = (a: unknown[], b: unknown[]): unknown[] => [...a, ...b];
-    const collected = await schemas({ messages: Annotation<unknown[]>({ reducer }) });
-    assert.deepEqual(properties(collected.state_schema), { messages: MESSAGES });
-    const { state_schema } = await schemas({ messages: Annotation<string>, note: Annotation<string> });
+    const collected = await readSchemas({ messages: Annotation<unknown[]>({ reducer }) });
+    assert.deepEqual(readProperties(collected.state_schema), { messages: MESSAGES });
+    const { state_schema } = await readSchemas({ messages: Annotation<string>, note: Annotation<string> });
     // Nothing says that this one is a list.
-    assert.deepEqual(properties(state_schema), { messages: {}, note: {} });
+    assert.deepEqual(readProperties(state_schema), { messages: {}, note: {} });
   });
 
   it("are those of zod, with LangGraph's own metadata", async () => {
@@ -92,14 +92,14 @@ describe("the schemas of a graph", () => {
       }),
       day: z.date().optional(),
     });
-    const { state_schema, input_schema, output_schema } = await schemas(State);
-    const stateProperties = properties(state_schema);
+    const { state_schema, input_schema, output_schema } = await readSchemas(State);
+    const stateProperties = readProperties(state_schema);
     assert.equal((stateProperties.messages as JsonObject).langgraph_type, "messages");
     assert.deepEqual(stateProperties.log, { type: "array", items: {}, langgraph_type: "messages" });
     assert.deepEqual(stateProperties.total, { type: "number", default: 3, description: "the sum", title: "Total" });
     assert.deepEqual(stateProperties.day, {});
     assert.deepEqual(output_schema, state_schema);
-    assert.equal((properties(input_schema).total as JsonObject).type, "string");
+    assert.equal((readProperties(input_schema).total as JsonObject).type, "string");
     assert.equal(input_schema?.required, undefined);
   });
 
@@ -108,12 +108,12 @@ describe("the schemas of a graph", () => {
       messages: withLangGraph(zod3.custom<HumanMessage[]>(), MessagesZodMeta as never),
       count: zod3.number().default(1),
     });
-    for (const { state_schema, input_schema } of [await schemas(State), await schemas(MessagesZodState)]) {
+    for (const { state_schema, input_schema } of [await readSchemas(State), await readSchemas(MessagesZodState)]) {
       for (const schema of [state_schema, input_schema]) {
-        assert.deepEqual(properties(schema).messages, { langgraph_type: "messages" });
+        assert.deepEqual(readProperties(schema).messages, { langgraph_type: "messages" });
       }
     }
-    assert.deepEqual(properties((await schemas(State)).state_schema).count, { type: "number", default: 1 });
+    assert.deepEqual(readProperties((await readSchemas(State)).state_schema).count, { type: "number", default: 1 });
   });
 
   it("are those of LangGraph, with every member", async () => {
@@ -128,32 +128,32 @@ describe("the schemas of a graph", () => {
         reducer: (a: number, b: string) => a + Number(b),
       }),
     } as never);
-    const { state_schema, input_schema } = await schemas(State);
-    const stateProperties = properties(state_schema);
+    const { state_schema, input_schema } = await readSchemas(State);
+    const stateProperties = readProperties(state_schema);
     assert.deepEqual(Object.keys(stateProperties).sort(), ["day", "kept", "messages", "old", "said", "sum"]);
     assert.equal((stateProperties.messages as JsonObject).langgraph_type, "messages");
     assert.deepEqual(
       [stateProperties.said, stateProperties.old, stateProperties.sum].map((property) => (property as JsonObject).type),
       ["string", "string", "number"],
     );
-    assert.equal((properties(input_schema).sum as JsonObject).type, "string");
+    assert.equal((readProperties(input_schema).sum as JsonObject).type, "string");
   });
 
   it("have the context, under both of its names", async () => {
     const context = z.object({ tone: z.string().default("kind"), model: z.custom<object>() });
-    const { config_schema, context_schema } = await schemas({ state: MessagesAnnotation, context });
-    assert.deepEqual(properties(context_schema), { tone: { type: "string", default: "kind" }, model: {} });
+    const { config_schema, context_schema } = await readSchemas({ state: MessagesAnnotation, context });
+    assert.deepEqual(readProperties(context_schema), { tone: { type: "string", default: "kind" }, model: {} });
     assert.deepEqual(config_schema, context_schema);
   });
 
   it("exist for subgraphs", async () => {
-    const child = built(Annotation.Root({ log: Annotation<string[]> })).compile();
+    const child = buildGraph(Annotation.Root({ log: Annotation<string[]> })).compile();
     const graph = new StateGraph(Annotation.Root({ log: Annotation<string[]> }))
       .addNode("child", child as never)
       .addEdge(START, "child")
       .compile();
-    const subgraphs = await states(graph).subgraphs("graph", null, false);
-    assert.deepEqual(properties(subgraphs.child?.state_schema ?? null), { log: {} });
+    const subgraphs = await createStates(graph).subgraphs("graph", null, false);
+    assert.deepEqual(readProperties(subgraphs.child?.state_schema ?? null), { log: {} });
     assert.deepEqual(Object.keys(subgraphs), ["child"]);
   });
 });

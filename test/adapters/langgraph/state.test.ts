@@ -70,14 +70,14 @@ const line = () =>
     .addEdge("two", "three")
     .addEdge("three", END);
 
-interface World extends TestService {
+interface Harness extends TestService {
   run(request: Omit<RunCreate, "assistant_id">): Promise<JsonObject>;
   update(change: StateChange): Promise<ThreadState>;
   state(subgraphs?: boolean): Promise<ThreadState>;
   readonly thread_id: string;
 }
 
-async function world(graph_id: string, environment: JsonObject | object = {}): Promise<World> {
+async function createHarness(graph_id: string, environment: JsonObject | object = {}): Promise<Harness> {
   const executor = langgraph({ parallel, packets, nested, line: line(), made: () => line().compile() });
   const host = await testService({ executor, environment });
   const { threads, runs } = host.service;
@@ -99,7 +99,7 @@ async function world(graph_id: string, environment: JsonObject | object = {}): P
 }
 
 const readLog = ({ values }: Pick<ThreadState, "values">): Json => (values as JsonObject).log ?? null;
-const refused = (text: RegExp) => (error: { code?: string; message: string }) => {
+const assertRefused = (text: RegExp) => (error: { code?: string; message: string }) => {
   assert.deepEqual([error.code, text.test(error.message)], ["invalid", true], error.message);
   return true;
 };
@@ -107,7 +107,7 @@ const refused = (text: RegExp) => (error: { code?: string; message: string }) =>
 describe("a LangGraph state", () => {
   it("continues after the node that the update names", async () => {
     for (const graph of ["line", "made"]) {
-      await using at = await world(graph);
+      await using at = await createHarness(graph);
       for (const [index, node] of steps.entries()) {
         const state = await at.update({
           values: { messages: [{ role: "user", content: node, id: node }] },
@@ -127,17 +127,17 @@ describe("a LangGraph state", () => {
   });
 
   it("follows the edges that depend on it", async () => {
-    await using at = await world("parallel");
+    await using at = await createHarness("parallel");
     assert.deepEqual((await at.update({ values: { way: "far" }, as_node: "left" })).next, ["far"]);
     assert.deepEqual((await at.update({ values: { way: "home" }, as_node: "left" })).next, ["near"]);
     const before = await at.state();
-    await assert.rejects(at.update({ values: { way: "broken" }, as_node: "left" }), refused(/no such way/));
-    await assert.rejects(at.update({ values: { way: "x" }, as_node: "__end__" }), refused(/__end__/));
+    await assert.rejects(at.update({ values: { way: "broken" }, as_node: "left" }), assertRefused(/no such way/));
+    await assert.rejects(at.update({ values: { way: "x" }, as_node: "__end__" }), assertRefused(/__end__/));
     await assert.rejects(
       at.update({ values: [{ way: "x" }, { way: "y" }], as_node: "near" }),
-      refused(/way|one value/i),
+      assertRefused(/way|one value/i),
     );
-    await assert.rejects(at.update({ values: { log: 5 as never }, as_node: "near" }), refused(/graph refuses/));
+    await assert.rejects(at.update({ values: { log: 5 as never }, as_node: "near" }), assertRefused(/graph refuses/));
     assert.deepEqual(await at.state(), before);
     assert.deepEqual(readLog(await at.update({ values: [{ log: ["a"] }, { log: ["b"] }], as_node: "near" })), [
       "a",
@@ -146,7 +146,7 @@ describe("a LangGraph state", () => {
   });
 
   it("begins with steps of several updates, packets and commands", async () => {
-    await using at = await world("packets");
+    await using at = await createHarness("packets");
     const { threads } = at.service;
     const opened = await threads.create({
       metadata: { graph_id: "packets" },
@@ -178,12 +178,12 @@ describe("a LangGraph state", () => {
     assert.deepEqual((await applyCommand({ goto: "word" })).next, ["word"]);
     const sentState = await applyCommand({ goto: { node: "word", input: { way: "x" } }, update: { log: ["sent"] } });
     assert.deepEqual([sentState.next, readLog(sentState)], [["word"], ["sent"]]);
-    await assert.rejects(applyCommand({ goto: "nobody" }), refused(/nobody/));
-    await assert.rejects(applyCommand({ goto: [{ node: "nobody", input: 1 }] }), refused(/nobody/));
+    await assert.rejects(applyCommand({ goto: "nobody" }), assertRefused(/nobody/));
+    await assert.rejects(applyCommand({ goto: [{ node: "nobody", input: 1 }] }), assertRefused(/nobody/));
   });
 
   it("keeps the results of finished tasks of an interrupted step", async () => {
-    await using at = await world("parallel");
+    await using at = await createHarness("parallel");
     await at.run({ input: {} });
     const [first, second] = (await at.state()).interrupts.toSorted((a, b) =>
       String(a.value).localeCompare(String(b.value)),
@@ -204,7 +204,7 @@ describe("a LangGraph state", () => {
   });
 
   it("moves to the end by a command, in parallel tasks and from an earlier checkpoint", async () => {
-    await using at = await world("parallel");
+    await using at = await createHarness("parallel");
     await at.run({ input: {} });
     const asking = await at.state();
     const end = { goto: "__end__", update: [["log", ["left it"]]] } as never;
@@ -223,7 +223,7 @@ describe("a LangGraph state", () => {
   });
 
   it("changes two subgraphs deep, and the parents show the change", async () => {
-    await using at = await world("nested");
+    await using at = await createHarness("nested");
     await at.run({ input: {} });
     const inner = (await at.state(true)).tasks[0]?.state?.tasks[0]?.state;
     assert.ok(inner);
@@ -245,7 +245,7 @@ describe("a LangGraph state", () => {
   });
 
   it("has the metadata of an update, and not that of a run", async () => {
-    await using at = await world("line");
+    await using at = await createHarness("line");
     await at.run({ input: { messages: [] } });
     const { graph_id, assistant_id } = (await at.service.threads.get(at.thread_id)).metadata;
     for (const change of [
@@ -263,7 +263,7 @@ describe("a LangGraph state", () => {
   });
 
   it("has the newest id also if the clock of another machine is ahead", async () => {
-    await using at = await world("line");
+    await using at = await createHarness("line");
     const { threads } = at.service;
     const ahead = "3f000000-0000-6000-8000-000000000000";
     const first = await at.update({ values: { messages: [] }, as_node: "one" });
@@ -320,19 +320,19 @@ describe("a LangGraph state", () => {
       .compile();
     const { service } = await testService({ executor: langgraph({ graph }) });
     const { thread_id } = await service.threads.create();
-    const contents = (values: unknown): string[] =>
+    const readContents = (values: unknown): string[] =>
       (values as { messages: { content: string }[] }).messages.slice(0, 5).map(({ content }) => content);
-    const human = (i: number): JsonObject => ({ role: "user", content: `m${i}`, id: `h${i}` });
+    const createHumanMessage = (i: number): JsonObject => ({ role: "user", content: `m${i}`, id: `h${i}` });
     for (const [from, count] of [
       [0, 20],
       [20, 2],
     ] as const) {
       run++;
-      const input = { messages: Array.from({ length: count }, (_, i) => human(from + i)) as Json[] };
+      const input = { messages: Array.from({ length: count }, (_, i) => createHumanMessage(from + i)) as Json[] };
       const { result } = await service.runs.wait(thread_id, { assistant_id: "graph", input });
-      const ended = contents(await result);
+      const ended = readContents(await result);
       assert.deepEqual(ended, ["m0", `reducer ${run}`, `first ${run}`, `second ${run}`, `edge ${run}`]);
-      assert.deepEqual(contents((await service.threads.state(thread_id)).values), ended);
+      assert.deepEqual(readContents((await service.threads.state(thread_id)).values), ended);
     }
   });
 });

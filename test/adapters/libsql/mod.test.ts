@@ -10,11 +10,20 @@ import { type LibsqlOptions, libsql, libsqlDriver } from "../../../adapters/libs
 import { DatabaseUnavailable, type SqlDriver, type SqlRow } from "../../../adapters/sql/driver.ts";
 import { createService, fromFunctions, type Service } from "../../../lib/mod.ts";
 import { empty, freePort, type Sqld, sqldProgram, startSqld } from "../../support/sqld.ts";
-import { allItems, driverSuite, ids, insert, type Rival, type Subject, statement, table } from "../sql/driver-suite.ts";
+import {
+  allItems,
+  insert,
+  type OtherConnection,
+  readIds,
+  registerDriverSuite,
+  type Subject,
+  table,
+  toStatement,
+} from "../sql/driver-suite.ts";
 
 const secret = "s3cret-t0ken";
 
-async function inFolder(test: (folder: string) => Promise<void>): Promise<void> {
+async function withFolder(test: (folder: string) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), "greenroom-libsql-"));
   try {
     await test(folder);
@@ -47,7 +56,7 @@ async function failure(work: () => unknown): Promise<Error> {
 }
 
 /** Stands before the server. After `silence` its answers are lost; `close` ends all connections and takes no more. */
-async function standsBefore(url: string): Promise<{ readonly url: string; silence(): void; close(): Promise<void> }> {
+async function isBefore(url: string): Promise<{ readonly url: string; silence(): void; close(): Promise<void> }> {
   const target = new URL(url);
   const sockets = new Set<Socket>();
   let silent = false;
@@ -77,32 +86,32 @@ async function standsBefore(url: string): Promise<{ readonly url: string; silenc
 }
 
 /** What holds wherever the database is; `fresh` tells where an empty one is. */
-function driverTests(fresh: () => Promise<LibsqlOptions>, traits: Pick<Subject, "file" | "exclusive">): void {
+function driverTests(createFile: () => Promise<LibsqlOptions>, traits: Pick<Subject, "file" | "exclusive">): void {
   const use: Subject["use"] = async (test, options) => {
-    const address = await fresh();
+    const address = await createFile();
     await withDriver({ ...address, ...options }, (driver) => test(driver, () => createRival(address.url)));
   };
-  driverSuite({ use, binds: true, ...traits });
+  registerDriverSuite({ use, binds: true, ...traits });
 
   it("rejects invalid numbers, and integers that no number can represent", () =>
     use(async (driver) => {
       for (const value of [Number.NaN, Number.POSITIVE_INFINITY]) {
-        const bad = statement("select ? as a", value);
+        const bad = toStatement("select ? as a", value);
         await assert.rejects(driver.batch([bad]), TypeError);
         await assert.rejects(driver.read(bad), TypeError);
       }
-      await assert.rejects(driver.read(statement("select 9007199254740993 as a")), RangeError);
+      await assert.rejects(driver.read(toStatement("select 9007199254740993 as a")), RangeError);
     }));
 
   it("replaces lone surrogates", () =>
     use(async (driver) => {
       await driver.batch([insert(2, "a\ud800b")]);
-      assert.deepEqual(await driver.read(statement("select body from item")), [{ body: "a\ufffdb" }]);
+      assert.deepEqual(await driver.read(toStatement("select body from item")), [{ body: "a\ufffdb" }]);
     }));
 }
 
 /** Libsql's too: two SQLite libraries in one process do not see each other's locks. */
-async function createRival(url: string): Promise<Rival> {
+async function createRival(url: string): Promise<OtherConnection> {
   const client = createClient({ url });
   const transaction = await client.transaction("write");
   await transaction.execute("insert into item (item_id) values (1)");
@@ -128,20 +137,20 @@ describe("libSQL in memory", () => {
 describe("libSQL in a file", () => {
   let folder = "";
   let count = 0;
-  const fresh = (): string => `file:${folder}/new folder ${++count}/a.db`;
+  const createFile = (): string => `file:${folder}/new folder ${++count}/a.db`;
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "greenroom-libsql-"));
   });
   after(() => rm(folder, { recursive: true }));
 
-  driverTests(async () => ({ url: fresh() }), { file: true, exclusive: true });
+  driverTests(async () => ({ url: createFile() }), { file: true, exclusive: true });
 
   it("keeps its durability, also after errors", () =>
-    withDriver(fresh(), async (driver) => {
+    withDriver(createFile(), async (driver) => {
       const settings = { journal_mode: "wal", synchronous: 2, foreign_keys: 1, trusted_schema: 0, busy_timeout: 0 };
       for (let round = 0; round < 2; round += 1) {
         for (const [name, value] of Object.entries(settings)) {
-          const pragma = statement(`pragma ${name}`);
+          const pragma = toStatement(`pragma ${name}`);
           const [written] = await driver.batch([pragma]);
           const both = [await driver.read(pragma), written as SqlRow[]].map(
             (rows) => Object.values(rows[0] as SqlRow)[0],
@@ -153,23 +162,23 @@ describe("libSQL in a file", () => {
     }));
 
   it("refuses writes outside a batch", () =>
-    withDriver(fresh(), (driver) => assert.rejects(driver.read(insert(1)), /readonly/)));
+    withDriver(createFile(), (driver) => assert.rejects(driver.read(insert(1)), /readonly/)));
 
   it("opens the same file again, by any form of its URL", () =>
-    inFolder(async (folder) => {
+    withFolder(async (folder) => {
       const path = join(folder, "deep", "a b.db");
       await withDriver(`file://${path.replace(" ", "%20")}`, (driver) => driver.batch([insert(1)]).then(() => {}));
       // The file alone is complete.
       await copyFile(path, join(folder, "copy.db"));
       for (const url of [`file:${path}`, `file://localhost${path}`, `file:${folder}/copy.db`]) {
         const driver = libsqlDriver(url);
-        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1]);
         await driver.close();
       }
     }));
 
   it("rejects a file that is no database, and names it", () =>
-    inFolder(async (folder) => {
+    withFolder(async (folder) => {
       await writeFile(join(folder, "notes.txt"), "not a database ".repeat(500));
       await mkdir(join(folder, "folder.db"));
       for (const name of ["notes.txt", "folder.db"]) {
@@ -203,7 +212,7 @@ describe("libSQL options", () => {
 
   it("fail the first call with the address if no server listens, and the next call tries again", async () => {
     const port = await freePort();
-    await inFolder(async (folder) => {
+    await withFolder(async (folder) => {
       const file = `file:${folder}/a.db`;
       const cases: readonly (readonly [options: LibsqlOptions, setting: RegExp])[] = [
         [{ url: `http://127.0.0.1:${port}?authToken=${secret}` }, /: check url\.$/],
@@ -259,19 +268,19 @@ function remoteTests(program: string): void {
           await transaction.execute("insert into item (item_id) values (1)");
           const waiting = driver.batch([insert(2), allItems]);
           await transaction.commit();
-          assert.deepEqual(ids((await waiting)[1] as SqlRow[]), [1, 2]);
+          assert.deepEqual(readIds((await waiting)[1] as SqlRow[]), [1, 2]);
           otherClient.close();
         });
       });
 
       it("reports an unknown outcome for a batch without a response, but not for one that was not sent", async () => {
         await empty(server.url);
-        const between = await standsBefore(server.url);
+        const between = await isBefore(server.url);
         await withDriver(between.url.replace("http", scheme), async (driver) => {
           between.silence();
           const lost = failure(() => driver.batch([insert(1)]));
           const otherDriver = libsqlDriver(server.url);
-          while (ids(await otherDriver.read(allItems)).length === 0);
+          while (readIds(await otherDriver.read(allItems)).length === 0);
           await otherDriver.close();
           await between.close();
           const unanswered = await lost;
@@ -289,7 +298,7 @@ function remoteTests(program: string): void {
   describe("libSQL replica", () => {
     let server: Sqld;
     let folder = "";
-    const replica = (): LibsqlOptions => ({ url: `file:${folder}/replica.db`, syncUrl: server.url });
+    const openReplica = (): LibsqlOptions => ({ url: `file:${folder}/replica.db`, syncUrl: server.url });
     before(async () => {
       server = await startSqld(program);
       folder = await mkdtemp(join(tmpdir(), "greenroom-libsql-"));
@@ -302,7 +311,7 @@ function remoteTests(program: string): void {
     driverTests(
       async () => {
         await empty(server.url);
-        return replica();
+        return openReplica();
       },
       { file: false, exclusive: false },
     );
@@ -310,22 +319,22 @@ function remoteTests(program: string): void {
     it("reads its own batches at once and those of others after the interval", async () => {
       await empty(server.url);
       let now = 0;
-      await withDriver({ ...replica(), now: () => now, sync_interval_ms: 500 }, async (driver) => {
+      await withDriver({ ...openReplica(), now: () => now, sync_interval_ms: 500 }, async (driver) => {
         const otherDriver = libsqlDriver(server.url);
         await driver.batch([insert(1)]);
-        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1]);
         await otherDriver.batch([insert(2)]);
         now = 499;
-        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1]);
         now = 500;
-        assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1, 2]);
         await otherDriver.batch([insert(3)]);
-        assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1, 2]);
         driver.refresh?.();
-        assert.deepEqual(ids(await driver.read(allItems)), [1, 2, 3]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1, 2, 3]);
         await driver.batch([insert(4)]);
         const reads = await Promise.all([driver.read(allItems), driver.read(allItems)]);
-        assert.deepEqual(reads.map(ids), [
+        assert.deepEqual(reads.map(readIds), [
           [1, 2, 3, 4],
           [1, 2, 3, 4],
         ]);
@@ -338,7 +347,7 @@ function remoteTests(program: string): void {
       const options: LibsqlOptions = { url: `file:${folder}/kept.db`, syncUrl: mine.url, sync_interval_ms: 0 };
       await withDriver(options, async (driver) => {
         await driver.batch([insert(1)]);
-        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1]);
         await mine.stop();
         assert.match((await failure(() => driver.read(allItems))).message, /check url and syncUrl/);
       });
@@ -348,8 +357,8 @@ function remoteTests(program: string): void {
 
   describe("libSQL server with tokens", () => {
     it("accepts the right one, and names authToken for a wrong one or none", () =>
-      inFolder(async (folder) => {
-        const { key, token } = await signedToken();
+      withFolder(async (folder) => {
+        const { key, token } = await createSignedToken();
         const server = await startSqld(program, key);
         try {
           const ways: readonly LibsqlOptions[] = [
@@ -363,15 +372,15 @@ function remoteTests(program: string): void {
             assert.match(error.message, /refuses the token: check authToken|check url and authToken/);
             await wrong.close();
             const right = libsqlDriver({ ...way, authToken: token });
-            assert.deepEqual(await right.batch([statement("select 1 as one")]), [[{ one: 1 }]]);
-            assert.deepEqual(await right.read(statement("select 2 as two")), [{ two: 2 }]);
+            assert.deepEqual(await right.batch([toStatement("select 1 as one")]), [[{ one: 1 }]]);
+            assert.deepEqual(await right.read(toStatement("select 2 as two")), [{ two: 2 }]);
             await right.close();
           }
           const none = libsqlDriver(server.url);
           assert.match((await failure(() => none.batch([table]))).message, /needs a token: check authToken/);
           await none.close();
           const inUrl = libsqlDriver(`${server.url}?authToken=${token}`);
-          assert.deepEqual(await inUrl.read(statement("select 1 as one")), [{ one: 1 }]);
+          assert.deepEqual(await inUrl.read(toStatement("select 1 as one")), [{ one: 1 }]);
           await inUrl.close();
         } finally {
           await server.stop();
@@ -410,7 +419,7 @@ function remoteTests(program: string): void {
 }
 
 /** Creates a key for the server, and a token that it signs. */
-async function signedToken(): Promise<{ readonly key: string; readonly token: string }> {
+async function createSignedToken(): Promise<{ readonly key: string; readonly token: string }> {
   const { publicKey, privateKey } = (await crypto.subtle.generateKey("Ed25519", true, [
     "sign",
     "verify",

@@ -13,7 +13,7 @@ const echo: FetchHandler = async (request) => {
   return Response.json({ method: request.method, path: pathname + search, body: await request.text() });
 };
 
-async function listening(server: Server): Promise<{ readonly url: string } & AsyncDisposable> {
+async function startListening(server: Server): Promise<{ readonly url: string } & AsyncDisposable> {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   return {
@@ -70,7 +70,7 @@ describe(`greenroom/node on ${runtime}`, () => {
           }),
         ) ?? null,
       );
-    await using server = await listening(createServer(toNodeHandler(upper)));
+    await using server = await startListening(createServer(toNodeHandler(upper)));
     using client = dial(Number(new URL(server.url).port));
     client.send("POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n");
     await client.until(/ONE/);
@@ -85,7 +85,7 @@ describe(`greenroom/node on ${runtime}`, () => {
       next();
     });
     app.use("/agents", toNodeHandler(echo));
-    await using server = await listening(createServer(app));
+    await using server = await startListening(createServer(app));
     const answer = await fetch(`${server.url}/agents/runs?wait=1`, { method: "POST", body: "early" });
     assert.deepEqual(await answer.json(), { method: "POST", path: "/agents/runs?wait=1", body: "early" });
   });
@@ -93,7 +93,7 @@ describe(`greenroom/node on ${runtime}`, () => {
   it("reports a body that a body parser has read", async () => {
     const app = express();
     app.use(express.json(), toNodeHandler(echo));
-    await using server = await listening(createServer(app));
+    await using server = await startListening(createServer(app));
     const headers = { "content-type": "application/json" };
     const answer = await fetch(server.url, { method: "POST", headers, body: "{}" });
     assert.equal(answer.status, 500);

@@ -8,7 +8,7 @@ import { runtime } from "../../support/programs.ts";
 
 type Handler = Parameters<typeof serve>[0];
 
-async function serving(
+async function withServer(
   handler: Handler,
   options: Parameters<typeof serve>[1] = {},
 ): Promise<Listener & { readonly url: string } & AsyncDisposable> {
@@ -17,7 +17,7 @@ async function serving(
 }
 
 /** Sends `text` to the server. Returns its whole response, or the response up to the first match of `until`. */
-const raw = (port: number, text: string, until?: RegExp): Promise<string> =>
+const sendRaw = (port: number, text: string, until?: RegExp): Promise<string> =>
   new Promise((resolve) => {
     let answer = "";
     const socket = connect(port, "127.0.0.1", () => socket.write(text));
@@ -35,12 +35,12 @@ const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 describe("serve", () => {
   it("closes the connections that it answers after `close`", { timeout: 20_000 }, async () => {
     const [reached, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    const server = await serving(async () => {
+    const server = await withServer(async () => {
       reached.resolve();
       await gate.promise;
       return new Response("answered");
     });
-    const answer = raw(server.port, "GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+    const answer = sendRaw(server.port, "GET / HTTP/1.1\r\nhost: x\r\n\r\n");
     await reached.promise;
     const closed = server.close();
     gate.resolve();
@@ -49,7 +49,7 @@ describe("serve", () => {
   });
 
   it("passes method, path, query, headers and body on unchanged", async () => {
-    await using server = await serving(async (request) =>
+    await using server = await withServer(async (request) =>
       Response.json({
         method: request.method,
         url: request.url,
@@ -72,7 +72,7 @@ describe("serve", () => {
   });
 
   it("responds with status and cookies unchanged, also without a body", async () => {
-    await using server = await serving(() => {
+    await using server = await withServer(() => {
       const headers = new Headers({ "x-one": "1" });
       headers.append("set-cookie", "a=1");
       headers.append("set-cookie", "b=2");
@@ -85,7 +85,7 @@ describe("serve", () => {
 
   it("answers a complete request that it could not read while it was busy", { timeout: 20_000 }, async () => {
     const early = Promise.withResolvers<Socket>();
-    await using server = await serving(
+    await using server = await withServer(
       async (request) => {
         if (!request.url.endsWith("/busy")) return new Response("answered");
         (await early.promise).write("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
@@ -112,17 +112,17 @@ describe("serve", () => {
   // The other runtimes close such a connection by limits of their own.
   if (runtime === "node") {
     it("responds with 408 to a head that does not arrive", { timeout: 20_000 }, async () => {
-      await using server = await serving(() => new Response("answered"), { headers_timeout_ms: 100 });
-      assert.match(await raw(server.port, "GET / HTTP/1.1\r\nhost: x\r\n"), /^HTTP\/1\.1 408 /);
+      await using server = await withServer(() => new Response("answered"), { headers_timeout_ms: 100 });
+      assert.match(await sendRaw(server.port, "GET / HTTP/1.1\r\nhost: x\r\n"), /^HTTP\/1\.1 408 /);
     });
   }
 
   it("responds with 400 to an invalid head, and with 431 to one that is too long", async () => {
-    await using server = await serving(() => new Response("answered"));
+    await using server = await withServer(() => new Response("answered"));
     if (runtime === "node") {
-      assert.match(await raw(server.port, "nonsense\r\n\r\n"), /^HTTP\/1\.1 400 /);
+      assert.match(await sendRaw(server.port, "nonsense\r\n\r\n"), /^HTTP\/1\.1 400 /);
       const long = `GET / HTTP/1.1\r\nhost: x\r\nx-long: ${"x".repeat(20_000)}\r\n\r\n`;
-      assert.match(await raw(server.port, long), /^HTTP\/1\.1 431 /);
+      assert.match(await sendRaw(server.port, long), /^HTTP\/1\.1 431 /);
     }
   });
 
@@ -131,7 +131,7 @@ describe("serve", () => {
     const requestReceived = new Promise<void>((resolve) => {
       go = resolve;
     });
-    await using server = await serving(
+    await using server = await withServer(
       () =>
         new Response(
           new ReadableStream({
@@ -156,7 +156,7 @@ describe("serve", () => {
     const requestReceived = new Promise<void>((resolve) => {
       cancelled = resolve;
     });
-    await using server = await serving(
+    await using server = await withServer(
       () =>
         new Response(
           new ReadableStream({
@@ -179,7 +179,7 @@ describe("serve", () => {
     const requestReceived = new Promise<void>((resolve) => {
       cancelled = resolve;
     });
-    await using server = await serving(
+    await using server = await withServer(
       () =>
         new Response(
           new ReadableStream(
@@ -214,7 +214,7 @@ describe("serve", () => {
   // Bun ends such a connection after its idle time-out, Deno when the client goes away.
   if (runtime === "node") {
     it("closes the connection when a body fails, also if the client does not read", async () => {
-      const server = await serving(
+      const server = await withServer(
         () =>
           new Response(
             new ReadableStream(
@@ -252,44 +252,44 @@ describe("serve", () => {
   }
 
   it("lets a handler respond without reading a large body", async () => {
-    await using server = await serving(async (request) => {
+    await using server = await withServer(async (request) => {
       const reader = request.body?.getReader();
       await reader?.read();
       await reader?.cancel();
       return new Response("too much", { status: 413 });
     });
     const head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4194304\r\n\r\n";
-    const answer = await raw(server.port, `${head}${"x".repeat(4_194_304)}`, /too much/);
+    const answer = await sendRaw(server.port, `${head}${"x".repeat(4_194_304)}`, /too much/);
     assert.match(answer, /^HTTP\/1\.1 413 [\s\S]*too much/);
   });
 
   it("responds to HEAD without a body", async () => {
-    await using server = await serving((request) => new Response(request.method === "HEAD" ? null : "text"));
-    const answer = await raw(server.port, "HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    await using server = await withServer((request) => new Response(request.method === "HEAD" ? null : "text"));
+    const answer = await sendRaw(server.port, "HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert.match(answer, /^HTTP\/1\.1 200 /);
     assert.match(answer, /\r\n\r\n$/);
   });
 
   it("rejects a malformed Host header", async () => {
     await using kit = await testService({ agents: { echo: () => "ok" } });
-    await using server = await serving(createHandler(kit.service));
+    await using server = await withServer(createHandler(kit.service));
     for (const host of ["a b", "a:b:c", "[::1", "a:99999", "%zz", "<x>"]) {
-      const answer = await raw(server.port, `GET /ok HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+      const answer = await sendRaw(server.port, `GET /ok HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
       assert.match(answer, /^HTTP\/1\.1 400 .*"detail":/s, host);
     }
     assert.match(
-      await raw(server.port, "GET /ok HTTP/1.1\r\nHost: a:1\r\nConnection: close\r\n\r\n"),
+      await sendRaw(server.port, "GET /ok HTTP/1.1\r\nHost: a:1\r\nConnection: close\r\n\r\n"),
       /^HTTP\/1\.1 200 /,
     );
   });
 
   it("rejects requests that are not HTTP", async () => {
-    await using server = await serving(() => new Response("reached"));
-    assert.doesNotMatch(await raw(server.port, "GARBAGE\r\n\r\n"), /reached/);
+    await using server = await withServer(() => new Response("reached"));
+    assert.doesNotMatch(await sendRaw(server.port, "GARBAGE\r\n\r\n"), /reached/);
   });
 
   it("keeps serving after a handler throws and after a body fails", async () => {
-    await using server = await serving((request) => {
+    await using server = await withServer((request) => {
       const { pathname } = new URL(request.url);
       if (pathname === "/body") {
         return new Response(
@@ -306,7 +306,7 @@ describe("serve", () => {
   });
 
   it("reports a port that is in use", async () => {
-    await using server = await serving(() => new Response());
+    await using server = await withServer(() => new Response());
     await assert.rejects(
       serve(() => new Response(), { hostname: "127.0.0.1", port: server.port }),
       PortTaken,

@@ -6,12 +6,12 @@ import { type Fake, fake, THREAD } from "../../lib/http/fake-service.ts";
 
 const request = { method: "POST", body: JSON.stringify({ assistant_id: "g" }) };
 
-async function served(
+async function withServedBody(
   use: (service: Fake, url: string) => Promise<void>,
-  around?: (handler: FetchHandler) => FetchHandler,
+  wrapHandler?: (handler: FetchHandler) => FetchHandler,
 ) {
   const service = fake();
-  const server = await serve(around ? around(service.handler) : service.handler, { port: 0 });
+  const server = await serve(wrapHandler ? wrapHandler(service.handler) : service.handler, { port: 0 });
   try {
     await use(service, `${server.url}/threads/${THREAD}/runs`);
   } finally {
@@ -27,7 +27,7 @@ const end = { id: 2, event: "end", data: "{}" };
 
 describe("a streaming body over a socket", () => {
   it("is whole if the result exists at once, and if it comes later", async () => {
-    await served(async (service, url) => {
+    await withServedBody(async (service, url) => {
       const early = fetch(`${url}/wait`, request);
       await until(() => service.timers() > 0);
       service.result.resolve({ a: "é".repeat(10_000) });
@@ -40,7 +40,7 @@ describe("a streaming body over a socket", () => {
   });
 
   it("is left once if its client disconnects, before the first chunk and after it", async () => {
-    await served(async (service, url) => {
+    await withServedBody(async (service, url) => {
       const disconnect = new AbortController();
       const wait = fetch(`${url}/wait`, { ...request, signal: disconnect.signal }).then((answer) => answer.text());
       await until(() => service.timers() > 0);
@@ -60,7 +60,7 @@ describe("a streaming body over a socket", () => {
 
   it("breaks off when its frames fail, also right after the first of them", async () => {
     for (const pause of [false, true]) {
-      await served(async (service, url) => {
+      await withServedBody(async (service, url) => {
         service.runLog.add({ id: 1, event: "values", data: "1" });
         const stream = fetch(`${url}/stream`, request).then((answer) => answer.text());
         if (pause) await until(() => service.timers() > 0);
@@ -73,16 +73,16 @@ describe("a streaming body over a socket", () => {
 
   it("is sent once if a copy of it was read", async () => {
     let copy = Promise.resolve("");
-    const around = (handler: FetchHandler) => async (incoming: Request, host?: object) => {
+    const wrapHandler = (handler: FetchHandler) => async (incoming: Request, host?: object) => {
       const answer = await handler(incoming, host);
       copy = answer.clone().text();
       return answer;
     };
-    await served(async (service, url) => {
+    await withServedBody(async (service, url) => {
       service.runLog.add({ id: 1, event: "values", data: "1" }, end);
       const text = await (await fetch(`${url}/stream`, request)).text();
       assert.equal(text, "id: 1\nevent: values\ndata: 1\n\nid: 2\nevent: end\ndata: {}\n\n");
       assert.equal(await copy, text);
-    }, around);
+    }, wrapHandler);
   });
 });

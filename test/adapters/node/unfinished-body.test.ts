@@ -9,7 +9,12 @@ import { runtime } from "../../support/programs.ts";
 type Handler = Parameters<typeof serve>[0];
 
 /** Sends a request with a body that goes on byte by byte; resolves with what came when the server closes the connection. */
-async function trickle(handler: Handler, path: string, head = "content-length: 100000", first = ""): Promise<string> {
+async function openTrickle(
+  handler: Handler,
+  path: string,
+  head = "content-length: 100000",
+  first = "",
+): Promise<string> {
   const server = await serve(handler, { port: 0 });
   const socket = connect(server.port, "127.0.0.1");
   let answer = "";
@@ -29,21 +34,24 @@ async function trickle(handler: Handler, path: string, head = "content-length: 1
 describe("a request whose body never ends", { timeout: 60_000 }, () => {
   it("gets 408, and its connection closes", async () => {
     const service = fake({ http: { body_timeout_ms: 200 } });
-    const answer = trickle(service.handler, "/threads");
+    const answer = openTrickle(service.handler, "/threads");
     const timer = setInterval(() => service.elapse(200), 50);
     assert.match(await answer, /^HTTP\/1\.1 408 [\s\S]*did not arrive within 200 ms/);
     clearInterval(timer);
   });
 
   it("closes its connection if the body was not read", async () => {
-    const answer = await trickle(() => new Response("unread", { status: 404 }), "/");
+    const answer = await openTrickle(() => new Response("unread", { status: 404 }), "/");
     assert.match(answer, /^HTTP\/1\.1 404 [\s\S]*unread/);
   });
 
   it("closes its connection if the body was too large", async () => {
     const service = fake({ http: { max_body_bytes: 100 } });
     const first = `65\r\n${"x".repeat(101)}\r\n`;
-    assert.match(await trickle(service.handler, "/threads", "transfer-encoding: chunked", first), /^HTTP\/1\.1 413 /);
+    assert.match(
+      await openTrickle(service.handler, "/threads", "transfer-encoding: chunked", first),
+      /^HTTP\/1\.1 413 /,
+    );
   });
 
   it("does not delay a response whose request body has arrived, and keeps its connection", async () => {

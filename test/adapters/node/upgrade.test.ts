@@ -13,7 +13,7 @@ import { until } from "../../support/until.ts";
 
 const PATH = `/threads/${THREAD}/stream/events`;
 
-interface World extends AsyncDisposable {
+interface Harness extends AsyncDisposable {
   readonly events: MemoryEvents;
   readonly port: number;
   readonly fake: Fake;
@@ -26,7 +26,7 @@ interface Client {
   readonly closed: Promise<CloseEvent>;
 }
 
-async function world(options: FakeOptions = {}): Promise<World> {
+async function createHarness(options: FakeOptions = {}): Promise<Harness> {
   const events = new MemoryEvents();
   const service = fake({
     ...options,
@@ -62,7 +62,7 @@ async function world(options: FakeOptions = {}): Promise<World> {
 }
 
 /** Sends a request without changes. Returns the response of the server. */
-const raw = (port: number, lines: readonly string[], body = ""): Promise<string> =>
+const sendRaw = (port: number, lines: readonly string[], body = ""): Promise<string> =>
   new Promise((resolve) => {
     let answer = "";
     const socket = connect(port, "127.0.0.1", () => {
@@ -90,7 +90,7 @@ const HANDSHAKE = [
 
 describe("WebSockets", () => {
   it("carry commands and events", async () => {
-    await using at = await world();
+    await using at = await createHarness();
     const { socket, got } = await at.open();
     socket.send('{"id":1,"method":"subscription.subscribe","params":{"channels":["values"]}}');
     await until(() => got.length === 1);
@@ -110,7 +110,7 @@ describe("WebSockets", () => {
   });
 
   it("close with 1001 when the service stops, and with the code of a limit", async () => {
-    await using at = await world({ http: { max_body_bytes: 1_000 } });
+    await using at = await createHarness({ http: { max_body_bytes: 1_000 } });
     const [first, second] = [await at.open(), await at.open()];
     first.socket.send("x".repeat(1_001));
     assert.equal((await first.closed).code, 1009);
@@ -127,7 +127,7 @@ describe("WebSockets", () => {
         return principal;
       },
     };
-    await using at = await world({ principal });
+    await using at = await createHarness({ principal });
     for (const [code, closed] of [
       ["unauthenticated", 4401],
       ["forbidden", 4403],
@@ -147,15 +147,15 @@ describe("WebSockets", () => {
   });
 
   it("are rejected with a response", async () => {
-    await using at = await world({ hosts: ["127.0.0.1"] });
-    const foreign = await raw(at.port, [...HANDSHAKE, "origin: https://evil.example"]);
+    await using at = await createHarness({ hosts: ["127.0.0.1"] });
+    const foreign = await sendRaw(at.port, [...HANDSHAKE, "origin: https://evil.example"]);
     assert.match(foreign, /^HTTP\/1\.1 403 /);
     assert.match(foreign, /"message":"Origin https:\/\/evil\.example may not call this server/);
-    assert.match(await raw(at.port, HANDSHAKE), /^HTTP\/1\.1 101 /);
-    assert.match(await raw(at.port, [...HANDSHAKE, `origin: http://127.0.0.1:${at.port}`]), /^HTTP\/1\.1 101 /);
+    assert.match(await sendRaw(at.port, HANDSHAKE), /^HTTP\/1\.1 101 /);
+    assert.match(await sendRaw(at.port, [...HANDSHAKE, `origin: http://127.0.0.1:${at.port}`]), /^HTTP\/1\.1 101 /);
     const otherHandshake = HANDSHAKE.map((line) => line.replace("/stream/events", "/state"));
-    assert.match(await raw(at.port, otherHandshake), /^HTTP\/1\.1 200 /);
-    assert.match(await raw(at.port, [HANDSHAKE[0] as string]), /^HTTP\/1\.1 426 /);
+    assert.match(await sendRaw(at.port, otherHandshake), /^HTTP\/1\.1 200 /);
+    assert.match(await sendRaw(at.port, [HANDSHAKE[0] as string]), /^HTTP\/1\.1 426 /);
   });
 
   it("are not opened if the response is a stream, whose failure closes the connection only", async () => {
@@ -196,23 +196,23 @@ describe("WebSockets", () => {
   it("are opened by GET only: the body of another request is read", async () => {
     // Deno's server answers 400 by itself to an offer with a body.
     if (runtime === "deno") return;
-    await using at = await world();
+    await using at = await createHarness();
     const body = '{"metadata":{"a":1}}';
     const created = ["POST /threads HTTP/1.1", `content-length: ${body.length}`, ...HANDSHAKE.slice(1)];
-    assert.match(await raw(at.port, created, body), /^HTTP\/1\.1 200 /);
+    assert.match(await sendRaw(at.port, created, body), /^HTTP\/1\.1 200 /);
     assert.deepEqual(at.fake.calls.find(([name]) => name === "threads.create")?.[1], { metadata: { a: 1 } });
   });
 
   it("ignore requests for another protocol", async () => {
-    await using at = await world();
+    await using at = await createHarness();
     const offer = ["connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAAP__"];
-    const answer = await raw(at.port, ["GET /ok HTTP/1.1", ...offer]);
+    const answer = await sendRaw(at.port, ["GET /ok HTTP/1.1", ...offer]);
     assert.match(answer, /^HTTP\/1\.1 200 /);
     // Deno's server answers 400 by itself to such an offer with a body.
     if (runtime === "deno") return;
     const body = '{"metadata":{"a":1}}';
     const created = ["POST /threads HTTP/1.1", `content-length: ${body.length}`, ...offer];
-    assert.match(await raw(at.port, created, body), /^HTTP\/1\.1 200 /);
+    assert.match(await sendRaw(at.port, created, body), /^HTTP\/1\.1 200 /);
     const [call, createInput] = at.fake.calls.find(([name]) => name === "threads.create") ?? [];
     assert.deepEqual([call, createInput], ["threads.create", { metadata: { a: 1 } }]);
     const warnings: Error[] = [];

@@ -8,7 +8,16 @@ import { DatabaseUnavailable } from "../../../adapters/sql/driver.ts";
 import { ConfigError } from "../../../lib/errors.ts";
 import { startPostgres, type TestPostgres } from "../../support/postgres-server.ts";
 import { freePort } from "../../support/sqld.ts";
-import { allItems, dropTables, ids, insert, readTryCount, statement, tables, withDriver } from "./postgres-suite.ts";
+import {
+  allItems,
+  dropTables,
+  insert,
+  readIds,
+  readTryCount,
+  tables,
+  toStatement,
+  withDriver,
+} from "./postgres-suite.ts";
 
 let server: TestPostgres;
 before(async () => {
@@ -20,7 +29,7 @@ const secret = "s3cr%40t-word";
 
 /** An empty database with the tables: the same again, which is cheaper. */
 let addressPromise: Promise<{ readonly url: string }> | undefined;
-const fresh = async (): Promise<{ readonly url: string }> => {
+const createDatabase = async (): Promise<{ readonly url: string }> => {
   addressPromise ??= server.database();
   const { url } = await addressPromise;
   await withDriver(url, async (driver) => {
@@ -30,7 +39,7 @@ const fresh = async (): Promise<{ readonly url: string }> => {
 };
 
 /** Returns a clock that runs faster by this factor. */
-const hurried = (times: number): Pick<PostgresOptions, "now" | "timer"> => ({
+const createFastClock = (times: number): Pick<PostgresOptions, "now" | "timer"> => ({
   now: () => Date.now() * times,
   timer(ms, fn) {
     const id = setTimeout(fn, ms / times);
@@ -99,26 +108,26 @@ async function proxy(
   };
 }
 
-const counted = [statement("select nextval('tries')"), insert(1)];
+const counted = [toStatement("select nextval('tries')"), insert(1)];
 
 describe("Postgres driver: a lost connection", () => {
   for (const prepare of [true, false]) {
     const how = prepare ? "all statements at once" : "one statement after the other";
 
     it(`before the commit: the batch runs again (${how})`, async () => {
-      const { url } = await fresh();
+      const { url } = await createDatabase();
       await withDriver({ url, prepare }, async (driver) => {
-        const kill = statement(
+        const kill = toStatement(
           "do $$ begin if nextval('tries') < 3 then perform pg_terminate_backend(pg_backend_pid()); end if; end $$",
         );
         await driver.batch([insert(1), kill, insert(2)], ["thread:a"]);
-        assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1, 2]);
         assert.equal(await readTryCount(driver), 3);
       });
     });
 
     it(`before COMMIT reaches the server: the batch takes effect once (${how})`, async () => {
-      const { url } = await fresh();
+      const { url } = await createDatabase();
       let cuts = 0;
       const between = await proxy(url, (client, onward, commit) => {
         cuts += 1;
@@ -127,14 +136,14 @@ describe("Postgres driver: a lost connection", () => {
       });
       await withDriver({ url: between.url, prepare }, async (driver) => {
         await driver.batch(counted);
-        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1]);
         assert.equal(await readTryCount(driver), 3);
       });
       await between.close();
     });
 
     it(`after COMMIT has reached the server: the batch takes effect once (${how})`, async () => {
-      const { url } = await fresh();
+      const { url } = await createDatabase();
       let cut = false;
       const between = await proxy(url, (client, onward, commit) => {
         if (!cut) onward.removeAllListeners("data").once("data", () => client.destroy());
@@ -142,9 +151,9 @@ describe("Postgres driver: a lost connection", () => {
         onward.write(commit);
       });
       await withDriver({ url: between.url, prepare }, async (driver) => {
-        const [, , rows] = await driver.batch([...counted, statement("select item_id from item")]);
+        const [, , rows] = await driver.batch([...counted, toStatement("select item_id from item")]);
         assert.deepEqual(rows, [{ item_id: 1 }]);
-        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1]);
         assert.equal(await readTryCount(driver), 1);
       });
       await between.close();
@@ -152,7 +161,7 @@ describe("Postgres driver: a lost connection", () => {
   }
 
   it("during COMMIT: the batch takes effect once, whichever transaction was first", async () => {
-    const { url } = await fresh();
+    const { url } = await createDatabase();
     let commits = 0;
     const between = await proxy(url, (client, onward, commit) => {
       commits += 1;
@@ -170,7 +179,7 @@ describe("Postgres driver: a lost connection", () => {
     const how = prepare ? "the answer waits for it" : "it comes too late";
 
     it(`during COMMIT, while its outcome is read: ${how}`, async () => {
-      const { url } = await fresh();
+      const { url } = await createDatabase();
       const rival = new pg.Client({ connectionString: url });
       await rival.connect();
       let late: Promise<void> | undefined;
@@ -185,10 +194,10 @@ describe("Postgres driver: a lost connection", () => {
         })();
       });
       await withDriver({ url: between.url, prepare }, async (driver) => {
-        const next = statement("insert into item (item_id) select coalesce(max(item_id), 0) + 1 from item");
+        const next = toStatement("insert into item (item_id) select coalesce(max(item_id), 0) + 1 from item");
         await driver.batch([...counted, next], ["item"]);
         await late;
-        assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1, 2]);
         assert.equal(await readTryCount(driver), prepare ? 1 : 2);
       });
       await between.close();
@@ -197,9 +206,9 @@ describe("Postgres driver: a lost connection", () => {
   }
 
   it("during a commit, without a reconnect: the outcome is unknown", async () => {
-    const { url } = await fresh();
+    const { url } = await createDatabase();
     const between = await proxy(url, () => between.refuse());
-    await withDriver({ url: between.url, ...hurried(40) }, async (driver) => {
+    await withDriver({ url: between.url, ...createFastClock(40) }, async (driver) => {
       await driver.read(allItems);
       const error = await failure(() => driver.batch([insert(1)]));
       assert.ok(error instanceof DatabaseUnavailable);
@@ -210,7 +219,7 @@ describe("Postgres driver: a lost connection", () => {
   });
 
   it("by the server, which ends a transaction that waits for this process too long", async () => {
-    const { url } = await fresh();
+    const { url } = await createDatabase();
     const inner = new pg.Pool({ connectionString: url });
     inner.on("error", () => {});
     let waits = 0;
@@ -236,7 +245,7 @@ describe("Postgres driver: a lost connection", () => {
     };
     await withDriver({ pool }, async (driver) => {
       await driver.batch(counted);
-      assert.deepEqual(ids(await driver.read(allItems)), [1]);
+      assert.deepEqual(readIds(await driver.read(allItems)), [1]);
       assert.equal(await readTryCount(driver), 2);
     });
     assert.equal(waits, 1);
@@ -245,7 +254,7 @@ describe("Postgres driver: a lost connection", () => {
 
   for (const whose of ["of its own", "of a host's pool"]) {
     it(`when it is opened: the driver opens another one (${whose})`, async () => {
-      const { url } = await fresh();
+      const { url } = await createDatabase();
       const over = "E\0\0\0\x3bSFATAL\0VFATAL\0C57P01\0Mthe server is shutting down now\0\0";
       let ended = 0;
       const between = await proxy(url, undefined, (client, onward, bytes) => {
@@ -260,7 +269,7 @@ describe("Postgres driver: a lost connection", () => {
       pool.on("error", () => {});
       await withDriver(whose === "of its own" ? between.url : { pool }, async (driver) => {
         await driver.batch([insert(1)]);
-        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+        assert.deepEqual(readIds(await driver.read(allItems)), [1]);
       });
       assert.ok(ended > 2);
       await pool.end();
@@ -269,7 +278,7 @@ describe("Postgres driver: a lost connection", () => {
   }
 
   it("while it is idle: no call fails", async () => {
-    const { url } = await fresh();
+    const { url } = await createDatabase();
     await withDriver({ url, pool_size: 3 }, async (driver) => {
       await Promise.all([1, 2, 3].map((id) => driver.batch([insert(id)])));
       const rival = new pg.Client({ connectionString: url });
@@ -282,7 +291,7 @@ describe("Postgres driver: a lost connection", () => {
   });
 
   it("with the whole server, under load: every batch takes effect once", async () => {
-    const { url } = await fresh();
+    const { url } = await createDatabase();
     await withDriver(url, async (driver) => {
       let next = 0;
       let restarted = false;
@@ -298,15 +307,15 @@ describe("Postgres driver: a lost connection", () => {
       restarted = true;
       await Promise.all(workers);
       const expected = Array.from({ length: next + 1 }, (_, i) => i - 1);
-      assert.deepEqual(ids(await driver.read(allItems)), expected);
+      assert.deepEqual(readIds(await driver.read(allItems)), expected);
     });
   });
 });
 
 describe("Postgres driver: an unreachable server", () => {
   it("makes batches and reads fail, and both succeed when it is back", async () => {
-    const { url } = await fresh();
-    await withDriver({ url, ...hurried(20) }, async (driver) => {
+    const { url } = await createDatabase();
+    await withDriver({ url, ...createFastClock(20) }, async (driver) => {
       await driver.batch([insert(1)]);
       await server.halt("fast");
       for (const work of [() => driver.batch([insert(2)]), () => driver.read(allItems), () => driver.now?.()]) {
@@ -317,12 +326,12 @@ describe("Postgres driver: an unreachable server", () => {
       }
       await server.resume();
       await driver.batch([insert(2)]);
-      assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
+      assert.deepEqual(readIds(await driver.read(allItems)), [1, 2]);
     });
   });
 
   it("is waited for if it comes back soon", async () => {
-    const { url } = await fresh();
+    const { url } = await createDatabase();
     await withDriver(url, async (driver) => {
       await driver.batch([insert(1)]);
       await server.halt("immediate");
@@ -335,7 +344,7 @@ describe("Postgres driver: an unreachable server", () => {
   });
 
   it("does not prevent the driver from closing", async () => {
-    const { url } = await fresh();
+    const { url } = await createDatabase();
     const driver = postgresDriver(url);
     await driver.batch([insert(1)]);
     await server.halt("fast");
@@ -350,7 +359,7 @@ describe("Postgres driver: an unreachable server", () => {
 
   it("is reported if a host's pool has no free connection", async () => {
     const pool: PostgresPool = { connect: () => new Promise(() => {}) };
-    await withDriver({ pool, ...hurried(100) }, async (driver) => {
+    await withDriver({ pool, ...createFastClock(100) }, async (driver) => {
       const error = await failure(() => driver.read(allItems));
       assert.ok(error instanceof ConfigError);
       assert.match(error.message, /pool: .*no connection from the pool within 10 s/);
@@ -366,7 +375,7 @@ describe("Postgres driver: an unreachable server", () => {
           give = resolve;
         }),
     };
-    await withDriver({ pool, ...hurried(100) }, async (driver) => {
+    await withDriver({ pool, ...createFastClock(100) }, async (driver) => {
       await failure(() => driver.read(allItems));
       give?.({ query: () => Promise.reject(new Error("unused")), release: () => released++ });
     });
@@ -396,7 +405,7 @@ describe("Postgres driver: invalid options", () => {
   });
 
   it("are named if the server rejects them", async () => {
-    const { url } = await fresh();
+    const { url } = await createDatabase();
     const closed = String(await freePort());
     const bad: [PostgresOptions, RegExp][] = [
       [{ url: at(url, { password: secret }) }, /: url: .*refuses the user or the password .*check both/],
@@ -409,7 +418,7 @@ describe("Postgres driver: invalid options", () => {
       [{ url, direct_url: at(url, { port: closed }) }, /: direct_url: .*cannot be reached/],
     ];
     for (const [options, message] of bad) {
-      await withDriver({ ...options, ...hurried(20) }, async (driver) => {
+      await withDriver({ ...options, ...createFastClock(20) }, async (driver) => {
         for (const work of [() => driver.read(allItems), () => driver.batch([insert(1)])]) {
           const error = await failure(work);
           assert.ok(error instanceof ConfigError, error.message);
@@ -420,7 +429,7 @@ describe("Postgres driver: invalid options", () => {
   });
 
   it("are named if a host's address does not exist", async () => {
-    const options = { url: `postgres://u:${secret}@nowhere.invalid/a`, ...hurried(20) };
+    const options = { url: `postgres://u:${secret}@nowhere.invalid/a`, ...createFastClock(20) };
     await withDriver(options, async (driver) => {
       const error = await failure(() => driver.read(allItems));
       assert.ok(error instanceof ConfigError);
@@ -433,7 +442,7 @@ describe("Postgres driver: invalid options", () => {
     await withDriver(url, async (driver) => void (await driver.batch(tables)));
     await withDriver(url, async (driver) => {
       const name = new URL(url).pathname.slice(1);
-      await driver.batch([statement(`alter database ${name} set default_transaction_read_only = on`)]);
+      await driver.batch([toStatement(`alter database ${name} set default_transaction_read_only = on`)]);
     });
     await withDriver(url, async (driver) => {
       assert.deepEqual(await driver.read(allItems), []);
@@ -444,7 +453,7 @@ describe("Postgres driver: invalid options", () => {
   });
 
   it("give the same errors in a Storage", async () => {
-    const { url } = await fresh();
+    const { url } = await createDatabase();
     const storage = postgres({ url: at(url, { password: secret }) });
     const error = await failure(() => storage.probe(0));
     assert.ok(error instanceof ConfigError);

@@ -8,18 +8,18 @@ import type { SqlDriver, SqlStatement } from "../../../adapters/sql/driver.ts";
 import { startPostgres, type TestPostgres } from "../../support/postgres-server.ts";
 import { until } from "../../support/until.ts";
 import { all, onNode } from "../sql/efforts.ts";
-import { atOnce, stepByStep } from "../sql/injected-migration.ts";
+import { createNewest, createSteps } from "../sql/injected-migration.ts";
 import { pgliteOptions } from "./pglite.ts";
 import {
   allItems,
+  createFailingStatement,
   dropTables,
-  failing,
-  ids,
   insert,
-  postgresSuite,
+  readIds,
   readTryCount,
-  statement,
+  registerPostgresSuite,
   tables,
+  toStatement,
   withDriver,
 } from "./postgres-suite.ts";
 
@@ -32,7 +32,7 @@ before(async () => {
 after(() => server.stop());
 
 /** Calls `test` with the tables empty: cheaper than a database for each. */
-async function emptied(options: PostgresOptions, test: (driver: SqlDriver) => Promise<void>): Promise<void> {
+async function emptyDatabase(options: PostgresOptions, test: (driver: SqlDriver) => Promise<void>): Promise<void> {
   await withDriver(options, async (driver) => {
     await driver.batch([...dropTables, ...tables]);
     await test(driver);
@@ -46,16 +46,16 @@ async function use(
 ): Promise<void> {
   addressPromise ??= server.database();
   const { url } = await addressPromise;
-  await emptied({ url, ...options } as PostgresOptions, (driver) => test(driver, url));
+  await emptyDatabase({ url, ...options } as PostgresOptions, (driver) => test(driver, url));
 }
 
 let addressPromise: Promise<{ readonly url: string }> | undefined;
 
 /** Runs the suite on one database. */
 function suite(withOptions: (url: string, work: (options: PostgresOptions) => Promise<void>) => Promise<void>): void {
-  postgresSuite(async (test) => {
+  registerPostgresSuite(async (test) => {
     addressPromise ??= server.database();
-    await withOptions((await addressPromise).url, (options) => emptied(options, test));
+    await withOptions((await addressPromise).url, (options) => emptyDatabase(options, test));
   });
 }
 
@@ -77,8 +77,8 @@ describe("Postgres by URL", () => {
   it("keeps repeated statements prepared", () =>
     use(
       async (driver) => {
-        const names = statement("select count(*) as total from pg_prepared_statements where statement like '%as a'");
-        for (let i = 0; i < 4; i += 1) await driver.batch([statement("select $1::text as a", "x")]);
+        const names = toStatement("select count(*) as total from pg_prepared_statements where statement like '%as a'");
+        for (let i = 0; i < 4; i += 1) await driver.batch([toStatement("select $1::text as a", "x")]);
         assert.deepEqual(await driver.read(names), [{ total: 1 }]);
       },
       { pool_size: 1 },
@@ -87,7 +87,7 @@ describe("Postgres by URL", () => {
   it("continues if the tables changed under a prepared statement, or the server lost it", () =>
     use(
       async (driver, url) => {
-        const all = statement("select * from item where item_id > $1", 0);
+        const all = toStatement("select * from item where item_id > $1", 0);
         await driver.batch([insert(1)]);
         for (let i = 0; i < 4; i += 1) assert.equal((await driver.read(all)).length, 1);
         await withRival(url, async (rival) => {
@@ -95,7 +95,7 @@ describe("Postgres by URL", () => {
         });
         assert.equal((await driver.read(all))[0]?.more, null);
         for (let i = 0; i < 4; i += 1) await driver.read(all);
-        await driver.read(statement("deallocate all"));
+        await driver.read(toStatement("deallocate all"));
         assert.equal((await driver.read(all)).length, 1);
         await driver.batch([insert(2), all]);
       },
@@ -106,18 +106,21 @@ describe("Postgres by URL", () => {
     use(async (driver) => {
       // Each is sent in a transaction that has failed already.
       const laterInserts = Array.from({ length: 50 }, (_, i) => insert(i));
-      await assert.rejects(driver.batch([statement("select nonsense"), ...laterInserts]), /nonsense/);
+      await assert.rejects(driver.batch([toStatement("select nonsense"), ...laterInserts]), /nonsense/);
       await driver.batch(laterInserts);
       assert.equal((await driver.read(allItems)).length, 50);
     }));
 
   it("commits the batches of one tick together, and repeats a failed one alone", () =>
     use(async (driver) => {
-      const numbered = (id: number): SqlStatement =>
-        statement("insert into item (item_id) values ($1) returning pg_current_xact_id()::text as tx", id);
-      const transactions = async (from: number, bad?: number): Promise<number> => {
+      const createNumberedStatements = (id: number): SqlStatement =>
+        toStatement("insert into item (item_id) values ($1) returning pg_current_xact_id()::text as tx", id);
+      const countTransactions = async (from: number, bad?: number): Promise<number> => {
         const batches = Array.from({ length: 8 }, (_, i) =>
-          driver.batch([numbered(from + i), ...(i === bad ? [statement("select nonsense")] : [])], [`item:${i}`]),
+          driver.batch(
+            [createNumberedStatements(from + i), ...(i === bad ? [toStatement("select nonsense")] : [])],
+            [`item:${i}`],
+          ),
         );
         const settled = await Promise.allSettled(batches);
         assert.deepEqual(
@@ -129,8 +132,8 @@ describe("Postgres by URL", () => {
         ).size;
       };
       await driver.batch([insert(0)]);
-      assert.equal(await transactions(10), 1);
-      assert.equal(await transactions(20, 3), 7);
+      assert.equal(await countTransactions(10), 1);
+      assert.equal(await countTransactions(20, 3), 7);
       assert.equal((await driver.read(allItems)).length, 16);
     }));
 
@@ -144,15 +147,17 @@ describe("Postgres by URL", () => {
         await Promise.all(
           Array.from({ length: 40 }, (_, i) => (i % 2 ? driver.batch([insert(i)]) : driver.read(allItems))),
         );
-        const sessions = statement("select count(*) as total from pg_stat_activity where application_name = 'counted'");
+        const sessions = toStatement(
+          "select count(*) as total from pg_stat_activity where application_name = 'counted'",
+        );
         assert.deepEqual(await driver.read(sessions), [{ total: 4 }]);
       });
     }));
 
   it("reports a statement's error at once", () =>
     use(async (driver) => {
-      await assert.rejects(driver.batch([statement("select $1::text, $2::text", "a")]), { code: "08P01" });
-      await assert.rejects(driver.batch([failing("53100", 9)]), { code: "53100" });
+      await assert.rejects(driver.batch([toStatement("select $1::text, $2::text", "a")]), { code: "08P01" });
+      await assert.rejects(driver.batch([createFailingStatement("53100", 9)]), { code: "53100" });
     }));
 });
 
@@ -162,8 +167,8 @@ describe("Postgres without prepared statements, as behind a pooler", () => {
   it("prepares no statements", () =>
     use(
       async (driver) => {
-        for (let i = 0; i < 4; i += 1) await driver.batch([statement("select $1::text as a", "x")]);
-        assert.deepEqual(await driver.read(statement("select name from pg_prepared_statements")), []);
+        for (let i = 0; i < 4; i += 1) await driver.batch([toStatement("select $1::text as a", "x")]);
+        assert.deepEqual(await driver.read(toStatement("select name from pg_prepared_statements")), []);
       },
       { pool_size: 1, prepare: false },
     ));
@@ -197,8 +202,8 @@ if (onNode || all) {
     });
     after(() => db.close());
 
-    postgresSuite(async (test) => {
-      await emptied(pgliteOptions(db), test);
+    registerPostgresSuite(async (test) => {
+      await emptyDatabase(pgliteOptions(db), test);
     });
 
     it("receives signals", async () => {
@@ -246,28 +251,28 @@ describe("Locks of Postgres batches", () => {
   it("make batches of one name wait for each other, and batches without a name for none", () =>
     use(async (driver, url) => {
       await withRival(url, async (rival) => {
-        const waiting = async (): Promise<number> => {
+        const waitForLock = async (): Promise<number> => {
           const { rows } = await rival.query(
             "select count(*)::int as total from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())",
           );
           return rows[0].total;
         };
         await rival.query("select pg_advisory_lock(42)");
-        const batch = async (name: string, touched?: string[], first = statement("select 1")): Promise<void> => {
-          const second = statement("insert into item (item_id, body) values (nextval('tries'), $1)", name);
+        const batch = async (name: string, touched?: string[], first = toStatement("select 1")): Promise<void> => {
+          const second = toStatement("insert into item (item_id, body) values (nextval('tries'), $1)", name);
           await driver.batch([first, second], touched);
         };
         const order = async (): Promise<unknown[]> =>
-          (await driver.read(statement("select body from item order by item_id"))).map((row) => row.body);
-        const heldBatch = batch("held", ["thread:a"], statement("select pg_advisory_xact_lock(42)"));
-        await until(async () => (await waiting()) === 1);
+          (await driver.read(toStatement("select body from item order by item_id"))).map((row) => row.body);
+        const heldBatch = batch("held", ["thread:a"], toStatement("select pg_advisory_xact_lock(42)"));
+        await until(async () => (await waitForLock()) === 1);
         const same = batch("same", ["thread:b", "thread:a"]);
-        await until(async () => (await waiting()) === 2);
+        await until(async () => (await waitForLock()) === 2);
         await batch("other", ["thread:c"]);
         const whole = batch("whole");
-        await until(async () => (await waiting()) === 3);
+        await until(async () => (await waitForLock()) === 3);
         const later = batch("later", ["thread:d"]);
-        await until(async () => (await waiting()) === 4);
+        await until(async () => (await waitForLock()) === 4);
         assert.deepEqual(await order(), ["other"]);
         await rival.query("select pg_advisory_unlock(42)");
         await Promise.all([heldBatch, same, whole, later]);
@@ -280,14 +285,14 @@ describe("Locks of Postgres batches", () => {
   it("let a batch read what the one before it committed, in any process", () =>
     use(async (driver, url) => {
       await withDriver(url, async (two) => {
-        const next = statement("insert into item (item_id) select coalesce(max(item_id), 0) + 1 from item");
+        const next = toStatement("insert into item (item_id) select coalesce(max(item_id), 0) + 1 from item");
         const drivers = [driver, two];
         await Promise.all(
           Array.from({ length: 60 }, (_, i) =>
-            drivers[i % 2]?.batch([statement("select nextval('tries')"), next], i % 5 ? ["thread:a"] : undefined),
+            drivers[i % 2]?.batch([toStatement("select nextval('tries')"), next], i % 5 ? ["thread:a"] : undefined),
           ),
         );
-        assert.deepEqual(ids(await driver.read(allItems)).at(-1), 60);
+        assert.deepEqual(readIds(await driver.read(allItems)).at(-1), 60);
         assert.equal(await readTryCount(driver), 60);
       });
     }));
@@ -320,7 +325,7 @@ it("An empty Postgres database gets the schema that all steps make", async () =>
       await driver.close();
     }
   };
-  const steps = await recordSchema(stepByStep("postgres"));
+  const steps = await recordSchema(createSteps("postgres"));
   assert.ok((steps[0] as unknown[]).length > 200);
-  assert.deepEqual(await recordSchema(atOnce("postgres")), steps);
+  assert.deepEqual(await recordSchema(createNewest("postgres")), steps);
 });

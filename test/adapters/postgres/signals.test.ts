@@ -5,7 +5,7 @@ import { type PostgresOptions, postgresDriver } from "../../../adapters/postgres
 import type { SqlDriver } from "../../../adapters/sql/driver.ts";
 import type { SignalKind, Signals } from "../../../lib/storage/mod.ts";
 import { startPostgres, type TestPostgres } from "../../support/postgres-server.ts";
-import { statement } from "./postgres-suite.ts";
+import { toStatement } from "./postgres-suite.ts";
 
 let server: TestPostgres;
 let url = "";
@@ -16,13 +16,13 @@ before(async () => {
 after(() => server.stop());
 
 /** Two drivers of one database, as two processes have them. */
-async function two(
-  test: (first: Ear, second: Ear) => Promise<void>,
+async function withTwoListeners(
+  test: (first: SignalHarness, second: SignalHarness) => Promise<void>,
   options: Partial<PostgresOptions> = {},
 ): Promise<void> {
   const drivers = [0, 1].map(() => postgresDriver({ url, ...options } as PostgresOptions));
   try {
-    const [first, second] = drivers.map(ear) as [Ear, Ear];
+    const [first, second] = drivers.map(createSignalHarness) as [SignalHarness, SignalHarness];
     await Promise.all([first.ready(1), second.ready(1)]);
     await test(first, second);
   } finally {
@@ -30,7 +30,7 @@ async function two(
   }
 }
 
-interface Ear {
+interface SignalHarness {
   readonly signals: Signals;
   readonly driver: SqlDriver;
   readonly heard: string[];
@@ -41,7 +41,7 @@ interface Ear {
   hears(signal: string): Promise<void>;
 }
 
-function ear(driver: SqlDriver): Ear {
+function createSignalHarness(driver: SqlDriver): SignalHarness {
   const signals = driver.signals as Signals;
   const heard: string[] = [];
   let missed = 0;
@@ -77,7 +77,7 @@ function ear(driver: SqlDriver): Ear {
 
 describe("Signals of Postgres", () => {
   it("reach other processes, and their publisher", () =>
-    two(async (first, second) => {
+    withTwoListeners(async (first, second) => {
       const kinds: SignalKind[] = ["run", "thread", "work", "deliveries"];
       for (const kind of kinds) first.signals.publish(kind, 'a:b, "c" 🎭 \'');
       for (const kind of kinds) {
@@ -86,7 +86,7 @@ describe("Signals of Postgres", () => {
     }));
 
   it("are merged if they are equal, and all arrive if they are many", () =>
-    two(async (first, second) => {
+    withTwoListeners(async (first, second) => {
       for (let i = 0; i < 1_000; i += 1) first.signals.publish("run", "same");
       const names = Array.from({ length: 2_000 }, (_, i) => `thread:${"🎭".repeat(10)}-${i}`);
       for (const name of names) first.signals.publish("thread", name.slice(7));
@@ -133,7 +133,7 @@ describe("Signals of Postgres", () => {
   });
 
   it("continue after their session was ended, and report that some may be lost", () =>
-    two(async (first, second) => {
+    withTwoListeners(async (first, second) => {
       for (let round = 2; round < 5; round += 1) {
         const client = new pg.Client({ connectionString: url });
         await client.connect();
@@ -145,11 +145,11 @@ describe("Signals of Postgres", () => {
         first.signals.publish("run", `after ${round}`);
         await second.hears(`run:after ${round}`);
       }
-      assert.deepEqual(await first.driver.read(statement("select 1 as one")), [{ one: 1 }]);
+      assert.deepEqual(await first.driver.read(toStatement("select 1 as one")), [{ one: 1 }]);
     }));
 
   it("continue after the server was gone", () =>
-    two(async (first, second) => {
+    withTwoListeners(async (first, second) => {
       await server.halt("immediate");
       first.signals.publish("run", "meanwhile");
       await server.resume();
@@ -178,7 +178,7 @@ describe("Signals of Postgres", () => {
         return client;
       },
     });
-    const listener = ear(driver);
+    const listener = createSignalHarness(driver);
     await listener.ready(1);
     listener.signals.publish("run", "a");
     await listener.hears("run:a");
@@ -188,7 +188,7 @@ describe("Signals of Postgres", () => {
   });
 
   it("reach every listener, also beside one that throws, and none that has left or after the driver was closed", () =>
-    two(async (first, second) => {
+    withTwoListeners(async (first, second) => {
       const late: string[] = [];
       second.signals.subscribe({
         onSignal() {
@@ -210,7 +210,7 @@ describe("Signals of Postgres", () => {
     }));
 
   it("ignore other notifications on their channel", () =>
-    two(async (first) => {
+    withTwoListeners(async (first) => {
       const client = new pg.Client({ connectionString: url });
       await client.connect();
       for (const payload of ["", "run:a", "{}", "[1, null]", '["nonsense:a", "run"]', '["run:good"]']) {

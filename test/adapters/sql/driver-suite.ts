@@ -6,7 +6,10 @@ import type { SqliteOptions } from "../../../adapters/sqlite/writer.ts";
 
 export interface Subject {
   /** Calls `test` with a driver of a new database, which has the table `item`; `rival` is another connection to it. */
-  use(test: (driver: SqlDriver, rival: () => Promise<Rival>) => Promise<void>, options?: SqliteOptions): Promise<void>;
+  use(
+    test: (driver: SqlDriver, rival: () => Promise<OtherConnection>) => Promise<void>,
+    options?: SqliteOptions,
+  ): Promise<void>;
   /** It binds values itself: numbers keep their types, and what is no value is refused. */
   readonly binds: boolean;
   /** Its size can be limited, and a rival can hold the write lock. */
@@ -16,38 +19,38 @@ export interface Subject {
 }
 
 /** A connection in a write transaction of its own, which has inserted the item 1. */
-export interface Rival {
+export interface OtherConnection {
   end(how: "commit" | "rollback"): Promise<void>;
 }
 
-export function statement(sql: string, ...args: SqlValue[]): SqlStatement {
+export function toStatement(sql: string, ...args: SqlValue[]): SqlStatement {
   return { sql, args };
 }
 
-export const table: SqlStatement = statement("create table item (item_id integer primary key, body)");
-export const allItems: SqlStatement = statement("select item_id from item order by item_id");
+export const table: SqlStatement = toStatement("create table item (item_id integer primary key, body)");
+export const allItems: SqlStatement = toStatement("select item_id from item order by item_id");
 
 export function insert(id: number, body: SqlValue = null): SqlStatement {
-  return statement("insert into item (item_id, body) values (?, ?)", id, body);
+  return toStatement("insert into item (item_id, body) values (?, ?)", id, body);
 }
 
-export function ids(rows: readonly SqlRow[]): SqlValue[] {
+export function readIds(rows: readonly SqlRow[]): SqlValue[] {
   return rows.map((row) => row.item_id as SqlValue);
 }
 
 /** Defines the tests. */
-export function driverSuite({ use, binds, file, exclusive }: Subject): void {
+export function registerDriverSuite({ use, binds, file, exclusive }: Subject): void {
   const test = (name: string, body: Parameters<Subject["use"]>[0], options?: SqliteOptions): unknown =>
     it(name, () => use(body, options));
 
   test("returns each statement's rows, in order, as plain objects", async (driver) => {
     const results = await driver.batch([
       insert(1, "one"),
-      statement("insert into item (item_id, body) values (2, 'two') returning item_id, body"),
-      statement("update item set body = 'none' where item_id = 9 returning item_id"),
-      statement("select count(*) as total from item"),
-      statement("delete from item where item_id = 1"),
-      statement("select count(*) as total from item"),
+      toStatement("insert into item (item_id, body) values (2, 'two') returning item_id, body"),
+      toStatement("update item set body = 'none' where item_id = 9 returning item_id"),
+      toStatement("select count(*) as total from item"),
+      toStatement("delete from item where item_id = 1"),
+      toStatement("select count(*) as total from item"),
     ]);
     assert.deepStrictEqual(results, [[], [{ item_id: 2, body: "two" }], [], [{ total: 2 }], [], [{ total: 1 }]]);
     assert.deepStrictEqual(await driver.batch([]), []);
@@ -56,12 +59,12 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
   test("applies nothing of a batch that fails", async (driver) => {
     await driver.batch([insert(1)]);
     await assert.rejects(driver.batch([insert(2), insert(3), insert(1)]), /UNIQUE/);
-    assert.deepEqual(ids(await driver.read(allItems)), [1]);
+    assert.deepEqual(readIds(await driver.read(allItems)), [1]);
   });
 
   test("fails one invalid batch among twenty alone", async (driver) => {
     const batches = Array.from({ length: 20 }, (_, i) =>
-      driver.batch([insert(i), i === 7 ? insert(6) : statement("select 1 as one")]),
+      driver.batch([insert(i), i === 7 ? insert(6) : toStatement("select 1 as one")]),
     );
     const settled = await Promise.allSettled(batches);
     assert.deepEqual(
@@ -69,11 +72,11 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
       settled.map((_, i) => (i === 7 ? "rejected" : "fulfilled")),
     );
     const expected = Array.from({ length: 20 }, (_, i) => i).filter((i) => i !== 7);
-    assert.deepEqual(ids(await driver.read(allItems)), expected);
+    assert.deepEqual(readIds(await driver.read(allItems)), expected);
   });
 
   test("keeps the order of batches", async (driver) => {
-    const count = statement("select count(*) as total from item");
+    const count = toStatement("select count(*) as total from item");
     const results = await Promise.all(Array.from({ length: 50 }, (_, i) => driver.batch([insert(50 - i), count])));
     assert.deepEqual(
       results.map((rows) => rows[1]?.[0]?.total),
@@ -100,7 +103,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
       "x".repeat(200_000),
     ];
     await driver.batch(values.map((value, i) => insert(i, value)));
-    const rows = await driver.read(statement("select body, typeof(body) as type from item order by item_id"));
+    const rows = await driver.read(toStatement("select body, typeof(body) as type from item order by item_id"));
     for (const [i, value] of values.entries()) {
       const body = rows[i]?.body;
       if (value instanceof Uint8Array) {
@@ -114,14 +117,14 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
   if (binds) {
     test("binds integers as integers", async (driver) => {
       const sums = await driver.read(
-        statement("select 3 / ? as half, typeof(?) as one, typeof(?) as b limit ?", 2, 1, 1.5, 1),
+        toStatement("select 3 / ? as half, typeof(?) as one, typeof(?) as b limit ?", 2, 1, 1.5, 1),
       );
       assert.deepStrictEqual(sums, [{ half: 1, one: "integer", b: "real" }]);
     });
 
     test("rejects invalid values", async (driver) => {
       for (const value of [{}, { "1": 5 }, [], new Date(0), undefined, true, 1n]) {
-        const bad = statement("select ? as a", value as never);
+        const bad = toStatement("select ? as a", value as never);
         await assert.rejects(driver.batch([bad]), TypeError);
         await assert.rejects(driver.read(bad), TypeError);
       }
@@ -134,19 +137,19 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
       );
       if (refusal !== null) assert.match(refusal, /U\+0000/);
       const expected = refusal === null ? [{ body: "a\0b" }] : [];
-      assert.deepEqual(await driver.read(statement("select body from item")), expected);
+      assert.deepEqual(await driver.read(toStatement("select body from item")), expected);
     });
   }
 
   test("enforces foreign keys", async (driver) => {
     await driver.batch([
-      statement("create table part (item_id integer not null references item (item_id) on delete cascade)"),
+      toStatement("create table part (item_id integer not null references item (item_id) on delete cascade)"),
       insert(1),
-      statement("insert into part values (1)"),
+      toStatement("insert into part values (1)"),
     ]);
-    await assert.rejects(driver.batch([statement("insert into part values (2)")]), /FOREIGN KEY/);
-    await driver.batch([statement("delete from item")]);
-    assert.deepEqual(await driver.read(statement("select * from part")), []);
+    await assert.rejects(driver.batch([toStatement("insert into part values (2)")]), /FOREIGN KEY/);
+    await driver.batch([toStatement("delete from item")]);
+    assert.deepEqual(await driver.read(toStatement("select * from part")), []);
   });
 
   test("reads committed batches, and not a batch that failed", async (driver) => {
@@ -168,8 +171,8 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
     test("continues after a full disk once there is room", async (driver) => {
       const big = new Uint8Array(100_000);
       await driver.batch([insert(1, new Uint8Array(200_000))]);
-      const pages = (await driver.read(statement("pragma page_count")))[0]?.page_count;
-      await driver.batch([statement(`pragma max_page_count = ${pages}`)]);
+      const pages = (await driver.read(toStatement("pragma page_count")))[0]?.page_count;
+      await driver.batch([toStatement(`pragma max_page_count = ${pages}`)]);
       const settled = await Promise.allSettled([
         driver.batch([insert(2)]),
         driver.batch([insert(3), insert(4, big)]),
@@ -182,16 +185,16 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
       );
       assert.match(String((settled[1] as PromiseRejectedResult).reason), /full/);
       assert.match(String((settled[3] as PromiseRejectedResult).reason), /UNIQUE/);
-      assert.deepEqual(ids(await driver.read(allItems)), [1, 2, 5]);
-      await driver.batch([statement("delete from item where item_id = 1")]);
+      assert.deepEqual(readIds(await driver.read(allItems)), [1, 2, 5]);
+      await driver.batch([toStatement("delete from item where item_id = 1")]);
       await driver.batch([insert(4, big)]);
-      assert.deepEqual(ids(await driver.read(allItems)), [2, 4, 5]);
+      assert.deepEqual(readIds(await driver.read(allItems)), [2, 4, 5]);
     });
 
     it("waits for another connection's write lock without stopping the event loop", async () => {
       let retries = 0;
       let onRetry = async (): Promise<void> => {};
-      const timer = quick(() => {
+      const timer = createQuickTimers(() => {
         retries += 1;
         return onRetry();
       });
@@ -203,7 +206,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
           };
           await Promise.all([driver.batch([insert(2)]), driver.batch([insert(3)])]);
           assert.equal(retries, 3);
-          assert.deepEqual(ids(await driver.read(allItems)), [1, 2, 3]);
+          assert.deepEqual(readIds(await driver.read(allItems)), [1, 2, 3]);
         },
         { timer },
       );
@@ -211,7 +214,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
 
     it("gives up on the write lock after five seconds, and works afterwards", async () => {
       let waited = 0;
-      const timer = quick(async (ms) => {
+      const timer = createQuickTimers(async (ms) => {
         waited += ms;
       });
       await use(
@@ -221,7 +224,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
           assert.ok(waited >= 5_000 && waited < 5_100, `waited ${waited} ms`);
           await otherDriver.end("rollback");
           await driver.batch([insert(2)]);
-          assert.deepEqual(ids(await driver.read(allItems)), [2]);
+          assert.deepEqual(readIds(await driver.read(allItems)), [2]);
         },
         { timer },
       );
@@ -245,7 +248,7 @@ function getTypeName(value: SqlValue): string {
 }
 
 /** Returns timers that are due at once, after `first`. The timers of checkpoints, which take longer, are never due. */
-function quick(first: (ms: number) => Promise<void>): NonNullable<SqliteOptions["timer"]> {
+function createQuickTimers(first: (ms: number) => Promise<void>): NonNullable<SqliteOptions["timer"]> {
   return (ms, fn) => {
     if (ms > 100) return () => {};
     const id = setTimeout(() => void first(ms).then(fn), 0);

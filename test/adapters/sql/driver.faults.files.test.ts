@@ -8,15 +8,15 @@ import { describe, it } from "node:test";
 import { sqlStorage } from "../../../adapters/sql/mod.ts";
 import { ConfigError } from "../../../lib/errors.ts";
 import type { Storage } from "../../../lib/storage/mod.ts";
-import { dice } from "../../suite/workload.ts";
-import { fill, inFolder, openers, scope, statement, THREADS } from "./driver.harness.ts";
+import { createDice } from "../../suite/workload.ts";
+import { fill, openers, scope, THREADS, toStatement, withFolder } from "./driver.harness.ts";
 import { all } from "./efforts.ts";
 
 /** The commit's, as in the simulation. */
 const seed = Number(process.env.GREENROOM_TEST_SEED ?? 1);
 
 /** Reads everything that a client can read. */
-async function everything(storage: Storage): Promise<{ readonly threads: number; readonly text: string }> {
+async function readEverything(storage: Storage): Promise<{ readonly threads: number; readonly text: string }> {
   const page = { limit: 100, offset: 0, sort_order: "asc" } as const;
   const threads = await storage.searchThreads(scope, { ...page, sort_by: "thread_id" });
   const rows: unknown[] = [threads, await storage.searchAssistants(scope, { ...page, sort_by: "name" })];
@@ -31,7 +31,7 @@ async function everything(storage: Storage): Promise<{ readonly threads: number;
 
 for (const [name, open] of Object.entries(openers)) {
   describe(`${name}: a damaged file`, () => {
-    const started = async (path: string): Promise<Storage> => {
+    const startStorage = async (path: string): Promise<Storage> => {
       const storage = sqlStorage(open(path));
       try {
         await storage.migrate();
@@ -42,7 +42,7 @@ for (const [name, open] of Object.entries(openers)) {
       }
     };
 
-    const filled = async (folder: string): Promise<string> => {
+    const createFilledFile = async (folder: string): Promise<string> => {
       const path = join(folder, "whole.db");
       const storage = sqlStorage(open(path));
       await fill(storage);
@@ -51,10 +51,10 @@ for (const [name, open] of Object.entries(openers)) {
     };
 
     /** Start it, and be told of the damage and the remedy; the files stay as they are. */
-    const refuses = async (path: string, message: RegExp): Promise<void> => {
+    const assertRefused = async (path: string, message: RegExp): Promise<void> => {
       const files = [path, `${path}-wal`].filter((file) => existsSync(file) && statSync(file).isFile());
       const before = await Promise.all(files.map((file) => readFile(file)));
-      await assert.rejects(started(path), (error: Error) => {
+      await assert.rejects(startStorage(path), (error: Error) => {
         assert.match(error.message, message);
         assert.match(
           error.message,
@@ -68,19 +68,19 @@ for (const [name, open] of Object.entries(openers)) {
     };
 
     it("that is shorter, by a byte or by a page, is rejected", () =>
-      inFolder(async (folder) => {
-        const whole = await filled(folder);
+      withFolder(async (folder) => {
+        const whole = await createFilledFile(folder);
         const { size } = statSync(whole);
         for (const less of [1, 100, 4095, 4096, 4097, 40_960, size - 4096, size - 512]) {
           const path = join(folder, `less-${less}.db`);
           await copyFile(whole, path);
           await truncate(path, size - less);
-          await refuses(path, /malformed|not a database/);
+          await assertRefused(path, /malformed|not a database/);
         }
       }));
 
     it("that is empty or deleted beside its log is rejected, and the log is kept", () =>
-      inFolder(async (folder) => {
+      withFolder(async (folder) => {
         const path = join(folder, "a.db");
         const storage = sqlStorage(open(path));
         await fill(storage);
@@ -90,36 +90,36 @@ for (const [name, open] of Object.entries(openers)) {
         ] as const) {
           await prepare(join(folder, location));
           await copyFile(`${path}-wal`, join(folder, `${location}-wal`));
-          await refuses(join(folder, location), /is (?:empty|missing), but .*-wal exists/);
+          await assertRefused(join(folder, location), /is (?:empty|missing), but .*-wal exists/);
         }
         // Here the database and its log are both there, as a process that was killed leaves them.
         await copyFile(path, join(folder, "killed.db"));
         await copyFile(`${path}-wal`, join(folder, "killed.db-wal"));
-        const killed = await started(join(folder, "killed.db"));
-        assert.equal((await everything(killed)).text, (await everything(storage)).text);
+        const killed = await startStorage(join(folder, "killed.db"));
+        assert.equal((await readEverything(killed)).text, (await readEverything(storage)).text);
         await killed.close();
         await storage.close();
       }));
 
     it("that was in use and is empty now is rejected", () =>
-      inFolder(async (folder) => {
+      withFolder(async (folder) => {
         const used = join(folder, "used.db");
-        const storage = await started(used);
+        const storage = await startStorage(used);
         assert.equal(await storage.becomeWorker(1), true);
         await storage.close();
         // Elsewhere: libSQL lets go of a file only when its connection is collected.
         const path = join(folder, "empty.db");
         await writeFile(path, "");
         await copyFile(`${used}.worker`, `${path}.worker`);
-        await refuses(path, /is empty, but .*\.worker exists/);
+        await assertRefused(path, /is empty, but .*\.worker exists/);
         // Without any trace it is a new one.
         await rm(`${path}.worker`);
-        const fresh = await started(path);
+        const fresh = await startStorage(path);
         await fresh.close();
       }));
 
     it("whose log has its missing pages is whole", () =>
-      inFolder(async (folder) => {
+      withFolder(async (folder) => {
         const path = join(folder, "a.db");
         const storage = sqlStorage(open(path));
         await fill(storage);
@@ -130,43 +130,43 @@ for (const [name, open] of Object.entries(openers)) {
         const file = await openFile(half, "a");
         await file.write(new Uint8Array(4096 + 1000));
         await file.close();
-        const again = await started(half);
-        assert.equal((await everything(again)).text, (await everything(storage)).text);
+        const again = await startStorage(half);
+        assert.equal((await readEverything(again)).text, (await readEverything(storage)).text);
         await again.close();
         await storage.close();
       }));
 
     it("whose first page is garbage, that is another program's or a folder, is rejected", () =>
-      inFolder(async (folder) => {
-        const whole = await filled(folder);
+      withFolder(async (folder) => {
+        const whole = await createFilledFile(folder);
         const bytes = await readFile(whole);
-        const { below } = dice(1);
-        const garbage = (from: number, to: number): Uint8Array =>
+        const { below } = createDice(1);
+        const createGarbage = (from: number, to: number): Uint8Array =>
           bytes.map((byte, at) => (at >= from && at < to ? below(256) : byte));
         for (const [i, content] of [
-          garbage(0, 4096),
-          garbage(0, 100),
-          garbage(100, 4096),
+          createGarbage(0, 4096),
+          createGarbage(0, 100),
+          createGarbage(100, 4096),
           "name,age\nAda,36\n".repeat(500),
           "x\n",
           new Uint8Array(4096),
         ].entries()) {
           const path = join(folder, `garbage-${i}.db`);
           await writeFile(path, content);
-          await refuses(path, /not a database|malformed/);
+          await assertRefused(path, /not a database|malformed/);
         }
         await mkdir(join(folder, "folder.db"));
-        await refuses(join(folder, "folder.db"), /Cannot use the database .*folder\.db/);
+        await assertRefused(join(folder, "folder.db"), /Cannot use the database .*folder\.db/);
       }));
 
     it("of a newer version is rejected", () =>
-      inFolder(async (folder) => {
-        const path = await filled(folder);
+      withFolder(async (folder) => {
+        const path = await createFilledFile(folder);
         const driver = open(path);
-        await driver.batch([statement("insert into greenroom_versions (version) values (99)")]);
+        await driver.batch([toStatement("insert into greenroom_versions (version) values (99)")]);
         await driver.close();
         await assert.rejects(
-          started(path),
+          startStorage(path),
           (error) => error instanceof ConfigError && /version 99/.test(error.message),
         );
       }));
@@ -174,13 +174,13 @@ for (const [name, open] of Object.entries(openers)) {
     // libSQL's own library ends the process over text that is no UTF-8.
     if (name !== "libSQL") {
       it("with any bit flipped never starts empty, and differs only if SQLite itself finds nothing", () =>
-        inFolder(async (folder) => {
-          const whole = await filled(folder);
+        withFolder(async (folder) => {
+          const whole = await createFilledFile(folder);
           const bytes = await readFile(whole);
-          const first = await started(whole);
-          const expected = await everything(first);
+          const first = await startStorage(whole);
+          const expected = await readEverything(first);
           await first.close();
-          const { below } = dice(8);
+          const { below } = createDice(8);
           const counts = { refused: 0, unreadable: 0, same: 0, different: 0 };
           for (let i = 0; i < 300; i += 1) {
             const at = i < 100 ? i : Math.floor(((i - 100 + 0.5) * bytes.length) / 200);
@@ -192,10 +192,10 @@ for (const [name, open] of Object.entries(openers)) {
               path,
               bytes.map((byte, index) => (index === at ? byte ^ bit : byte)),
             );
-            const storage = await started(path).catch(() => undefined);
+            const storage = await startStorage(path).catch(() => undefined);
             if (!storage) counts.refused += 1;
             else {
-              const contents = await everything(storage).catch(() => undefined);
+              const contents = await readEverything(storage).catch(() => undefined);
               await storage.close();
               if (!contents) counts.unreadable += 1;
               else if (contents.text === expected.text) counts.same += 1;
@@ -221,13 +221,13 @@ for (const [name, open] of Object.entries(openers)) {
     }
 
     it("that is truncated under a running service fails its reads", () =>
-      inFolder(async (folder) => {
-        const path = await filled(folder);
-        const storage = await started(path);
+      withFolder(async (folder) => {
+        const path = await createFilledFile(folder);
+        const storage = await startStorage(path);
         await truncate(path, 8192);
-        await assert.rejects(everything(storage), /malformed|disk I\/O error|not a database|were damaged/);
+        await assert.rejects(readEverything(storage), /malformed|disk I\/O error|not a database|were damaged/);
         await storage.close();
-        await refuses(path, /malformed|was cut or overwritten/);
+        await assertRefused(path, /malformed|was cut or overwritten/);
       }));
   });
 }

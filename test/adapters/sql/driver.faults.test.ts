@@ -11,15 +11,15 @@ import type { SqliteConnection } from "../../../adapters/sqlite/file.ts";
 import { sqliteDriver } from "../../../adapters/sqlite/writer.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import { countThreads } from "../../suite/counts.ts";
-import { sqliteOpeners } from "../sqlite/threaded-drivers.ts";
-import { ids, inFolder, openers, scope, statement } from "./driver.harness.ts";
+import { createSqliteOpeners } from "../sqlite/threaded-drivers.ts";
+import { openers, readIds, scope, toStatement, withFolder } from "./driver.harness.ts";
 
-const table = statement("create table item (item_id integer primary key, body)");
+const table = toStatement("create table item (item_id integer primary key, body)");
 
 const insert = (id: number, bytes: number): SqlStatement =>
-  statement("insert into item (item_id, body) values (?, ?)", id, new Uint8Array(bytes).fill(id));
+  toStatement("insert into item (item_id, body) values (?, ?)", id, new Uint8Array(bytes).fill(id));
 
-const allItems = statement("select item_id from item order by item_id");
+const allItems = toStatement("select item_id from item order by item_id");
 
 // ---------------------------------------------------------------- full disks
 
@@ -32,11 +32,11 @@ interface Disk {
 }
 
 async function withDisk(test: (disk: Disk) => Promise<void>): Promise<void> {
-  await inFolder(async (folder) => {
+  await withFolder(async (folder) => {
     const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=3m", "tmpfs", folder]).status === 0;
     const ballast = join(folder, "ballast");
     const limit = async (driver: SqlDriver, pages: number): Promise<void> => {
-      await driver.batch([statement(`pragma max_page_count = ${pages}`)]);
+      await driver.batch([toStatement(`pragma max_page_count = ${pages}`)]);
     };
     try {
       await test(
@@ -54,7 +54,7 @@ async function withDisk(test: (disk: Disk) => Promise<void>): Promise<void> {
   });
 }
 
-for (const [name, open] of Object.entries({ ...openers, ...(await sqliteOpeners()) })) {
+for (const [name, open] of Object.entries({ ...openers, ...(await createSqliteOpeners()) })) {
   describe(`${name}: a full disk`, () => {
     it("fails each write that does not fit as a whole, loses no acknowledged write, and works again once there is room", () =>
       withDisk(async (disk) => {
@@ -86,7 +86,7 @@ for (const [name, open] of Object.entries({ ...openers, ...(await sqliteOpeners(
         };
         const proven = async (): Promise<void> =>
           assert.deepEqual(
-            ids(await driver.read(allItems)),
+            readIds(await driver.read(allItems)),
             [...answered].sort((a, b) => a - b),
           );
         for (let round = 0; round < 200 && failed < 20; round += 1) await group();
@@ -103,11 +103,11 @@ for (const [name, open] of Object.entries({ ...openers, ...(await sqliteOpeners(
         for (const checkpoint of checkpoints.splice(0)) checkpoint();
         await group();
         await proven();
-        assert.deepEqual(await driver.read(statement("pragma integrity_check")), [{ integrity_check: "ok" }]);
+        assert.deepEqual(await driver.read(toStatement("pragma integrity_check")), [{ integrity_check: "ok" }]);
         await driver.close();
         const again = open(path);
         assert.deepEqual(
-          ids(await again.read(allItems)),
+          readIds(await again.read(allItems)),
           [...answered].sort((a, b) => a - b),
         );
         await again.close();
@@ -139,7 +139,7 @@ for (const [name, open] of Object.entries({ ...openers, ...(await sqliteOpeners(
         await add(openedCount);
         await storage.probe(1);
         assert.equal(storage.failure?.(), null);
-        assert.deepEqual(await driver.read(statement("select id from write_probes")), [{ id: 0 }]);
+        assert.deepEqual(await driver.read(toStatement("select id from write_probes")), [{ id: 0 }]);
         await storage.close();
       }));
   });
@@ -173,7 +173,7 @@ describe("the embedded driver: I/O errors", () => {
   ] as const) {
     for (const effect of ["fails", "ends"] as const) {
       it(`at ${moment} which ${effect}${effect === "ends" ? " the transaction" : ""}: every batch fails or takes effect, alone`, () =>
-        inFolder(async (folder) => {
+        withFolder(async (folder) => {
           let remaining = 0;
           const driver = faultyDriver(join(folder, "a.db"), (sql) => {
             if (!matches.test(sql) || remaining === 0) return undefined;
@@ -183,25 +183,25 @@ describe("the embedded driver: I/O errors", () => {
           await driver.batch([table]);
           for (const errors of [1, 2, 7]) {
             remaining = errors;
-            const [{ last }] = (await driver.read(statement("select coalesce(max(item_id), 0) as last from item"))) as [
-              { last: number },
-            ];
+            const [{ last }] = (await driver.read(
+              toStatement("select coalesce(max(item_id), 0) as last from item"),
+            )) as [{ last: number }];
             const expectedIds = Array.from({ length: 5 }, (_, i) => Number(last) + i + 1);
             const batches = expectedIds.map((id) =>
-              driver.batch([statement("insert into item (item_id) values (?) -- here", id)]),
+              driver.batch([toStatement("insert into item (item_id) values (?) -- here", id)]),
             );
             const settled = await Promise.allSettled(batches);
             remaining = 0;
             for (const result of settled) {
               if (result.status === "rejected") assert.match(String(result.reason), /disk I\/O error/);
             }
-            const there = new Set(ids(await driver.read(allItems)));
+            const there = new Set(readIds(await driver.read(allItems)));
             assert.deepEqual(
               expectedIds.map((id) => there.has(id)),
               settled.map((result) => result.status === "fulfilled"),
             );
             await driver
-              .batch([statement("insert into item (item_id) values (?)", expectedIds.at(-1) as number)])
+              .batch([toStatement("insert into item (item_id) values (?)", expectedIds.at(-1) as number)])
               .catch(() => {});
           }
           await driver.close();
@@ -210,14 +210,14 @@ describe("the embedded driver: I/O errors", () => {
   }
 
   it("a read that fails is an error, and the next one succeeds", () =>
-    inFolder(async (folder) => {
+    withFolder(async (folder) => {
       let failing = false;
       const driver = faultyDriver(join(folder, "a.db"), (sql) => (failing && /item/.test(sql) ? "fails" : undefined));
       await driver.batch([table, insert(1, 1)]);
       failing = true;
       await assert.rejects(driver.read(allItems), /disk I\/O error/);
       failing = false;
-      assert.deepEqual(ids(await driver.read(allItems)), [1]);
+      assert.deepEqual(readIds(await driver.read(allItems)), [1]);
       await driver.close();
     }));
 });

@@ -16,11 +16,11 @@ export const openers: Record<string, Open> = {
   ...("Bun" in globalThis && { "bun:sqlite": (await import("../../../adapters/sqlite/bun.ts")).bunSqliteDriver }),
 };
 
-export const statement = (sql: string, ...args: SqlValue[]): SqlStatement => ({ sql, args });
+export const toStatement = (sql: string, ...args: SqlValue[]): SqlStatement => ({ sql, args });
 
-export const ids = (rows: readonly SqlRow[]): SqlValue[] => rows.map((row) => row.item_id as SqlValue);
+export const readIds = (rows: readonly SqlRow[]): SqlValue[] => rows.map((row) => row.item_id as SqlValue);
 
-export async function inFolder(test: (folder: string) => Promise<void>): Promise<void> {
+export async function withFolder(test: (folder: string) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), "greenroom-faults-"));
   try {
     await test(folder);
@@ -41,10 +41,10 @@ export async function fill(storage: Storage): Promise<void> {
   const content = { graph_id: "g", name: "n", description: null, config: {}, context: {}, metadata: {} };
   const { assistant } = await storage.createAssistant(scope, { assistant_id: "a", ...content }, 1);
   for (let t = 0; t < THREADS; t += 1) {
-    const ids = { run_id: `r${t}`, thread_id: `t${t}`, assistant_id: "a", graph_id: "g" };
+    const readIds = { run_id: `r${t}`, thread_id: `t${t}`, assistant_id: "a", graph_id: "g" };
     const outcome = await storage.createRun(scope, {
       run: {
-        ...ids,
+        ...readIds,
         metadata: {},
         kwargs: { text: "x".repeat(500) },
         multitask_strategy: "enqueue",

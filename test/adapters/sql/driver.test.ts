@@ -11,16 +11,16 @@ import type { SqlDriver, SqlRow, SqlValue } from "../../../adapters/sql/driver.t
 import { createStatementCache } from "../../../adapters/sqlite/statement-cache.ts";
 import type { SqliteOptions } from "../../../adapters/sqlite/writer.ts";
 import { until } from "../../support/until.ts";
-import { sqliteOpeners } from "../sqlite/threaded-drivers.ts";
+import { createSqliteOpeners } from "../sqlite/threaded-drivers.ts";
 import {
   allItems,
   type Subject as DriverSubject,
-  driverSuite,
-  ids,
   insert,
-  type Rival,
-  statement,
+  type OtherConnection,
+  readIds,
+  registerDriverSuite,
   table,
+  toStatement,
 } from "./driver-suite.ts";
 import { nodeSqliteShim } from "./kysely-shim.ts";
 
@@ -32,7 +32,7 @@ interface Subject {
 }
 
 /** Drivers that open and configure the file themselves. */
-const embedded: Subject[] = Object.entries(await sqliteOpeners()).map(([name, open]) => ({ name, open }));
+const embedded: Subject[] = Object.entries(await createSqliteOpeners()).map(([name, open]) => ({ name, open }));
 const hosted: Subject[] = [
   {
     name: "kysely on its SqliteDialect",
@@ -72,7 +72,7 @@ function hostOwned(db: Kysely<any>, options?: SqliteOptions): SqlDriver {
   };
 }
 
-async function createRival(path: string): Promise<Rival> {
+async function createRival(path: string): Promise<OtherConnection> {
   const database = new DatabaseSync(path);
   database.exec("begin immediate");
   database.exec("insert into item (item_id) values (1)");
@@ -110,7 +110,7 @@ for (const subject of [...embedded, ...hosted]) {
     const isEmbedded = embedded.includes(subject);
     const use: DriverSubject["use"] = (test, options) =>
       withFile(subject, (driver, path) => test(driver, () => createRival(path)), options);
-    driverSuite({ use, binds: isEmbedded, file: true, exclusive: isEmbedded });
+    registerDriverSuite({ use, binds: isEmbedded, file: true, exclusive: isEmbedded });
   });
 }
 
@@ -150,7 +150,7 @@ for (const subject of embedded) {
           await gate.next();
           await gate.next();
           await batches[0];
-          assert.deepEqual(ids(await driver.read(allItems)), [1]);
+          assert.deepEqual(readIds(await driver.read(allItems)), [1]);
           await gate.next();
           await gate.next();
           await Promise.all(batches);
@@ -163,8 +163,8 @@ for (const subject of embedded) {
     it("sets the promised durability on every connection", () =>
       withFile(subject, async (driver) => {
         const value = async (name: string): Promise<[SqlValue, SqlValue]> => {
-          const read = await driver.read(statement(`pragma ${name}`));
-          const [written] = await driver.batch([statement(`pragma ${name}`)]);
+          const read = await driver.read(toStatement(`pragma ${name}`));
+          const [written] = await driver.batch([toStatement(`pragma ${name}`)]);
           return [
             Object.values(read[0] as SqlRow)[0] as SqlValue,
             Object.values(written?.[0] as SqlRow)[0] as SqlValue,
@@ -240,7 +240,7 @@ for (const subject of embedded) {
       try {
         const path = join(folder, "deep", "er", "a.db");
         const first = await subject.open(path);
-        await first.batch([statement("create table item (item_id)"), statement("insert into item values (1)")]);
+        await first.batch([toStatement("create table item (item_id)"), toStatement("insert into item values (1)")]);
         await first.close();
         const second = await subject.open(path);
         assert.deepEqual(await second.read(allItems), [{ item_id: 1 }]);
@@ -252,7 +252,7 @@ for (const subject of embedded) {
 
     it("keeps a :memory: database to itself", async () => {
       const [first, second] = [await subject.open(":memory:"), await subject.open(":memory:")];
-      await first.batch([statement("create table item (item_id)"), statement("insert into item values (1)")]);
+      await first.batch([toStatement("create table item (item_id)"), toStatement("insert into item values (1)")]);
       assert.deepEqual(await first.read(allItems), [{ item_id: 1 }]);
       await assert.rejects(second.read(allItems), /no such table/);
       await first.close();
@@ -315,8 +315,8 @@ describe("fromKysely", () => {
   it("rejects a connection that does not enforce foreign keys", async () => {
     const database = nodeSqliteShim(new DatabaseSync(":memory:", { enableForeignKeyConstraints: false }));
     const driver = hostOwned(new Kysely({ dialect: new SqliteDialect({ database }) }));
-    await assert.rejects(driver.batch([statement("create table item (item_id)")]), /pragma foreign_keys = on/);
-    assert.deepEqual(await driver.read(statement("select name from sqlite_schema")), []);
+    await assert.rejects(driver.batch([toStatement("create table item (item_id)")]), /pragma foreign_keys = on/);
+    assert.deepEqual(await driver.read(toStatement("select name from sqlite_schema")), []);
     await driver.close();
   });
 });

@@ -21,7 +21,7 @@ const TABLES: Readonly<Record<SqlDriver["dialect"], string>> = {
   sqlite:
     "select name from sqlite_master where type = 'table' and name not like 'sqlite_%' and name not like 'libsql_%'",
 };
-const filled = (tables: readonly string[]): string =>
+const findFilledTables = (tables: readonly string[]): string =>
   tables.map((name) => `select '${name}' as name where exists (select 1 from ${name})`).join(" union all ");
 
 export class Emptied {
@@ -41,7 +41,7 @@ export class Emptied {
       this.#tables = (await names(TABLES[dialect])).filter((name) => name !== "greenroom_versions");
     }
     // Most tests leave rows in few of them.
-    const filledTables = this.#tables.length > 0 ? await names(filled(this.#tables)) : [];
+    const filledTables = this.#tables.length > 0 ? await names(findFilledTables(this.#tables)) : [];
     if (filledTables.length > 0) await this.#driver.batch(DELETING[dialect](filledTables).map(plain));
     const storage = sqlStorage({ ...this.#driver, close: async () => {} });
     if (this.#tables.length === 0) return storage;

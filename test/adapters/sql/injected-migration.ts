@@ -26,7 +26,7 @@ const BY_PRIORITY =
   "index runs_immediate on runs (deployment, priority, due_at, seq) where status = 'pending' and due_at <= updated_at";
 
 /** Returns the statements of a step that adds a column, changes an index, fills a new table from other rows, and rebuilds a table. */
-function secondStep(dialect: SchemaDialect): readonly string[] {
+function createSecondStep(dialect: SchemaDialect): readonly string[] {
   const rebuilt = createTable("labels", tables.labels, dialect);
   return [
     "alter table runs add column priority integer not null default 0 check (priority >= 0)",
@@ -53,7 +53,7 @@ function secondStep(dialect: SchemaDialect): readonly string[] {
   ];
 }
 
-export const plantedStep: SchemaStep = { tables: ["tags"], statements: secondStep };
+export const plantedStep: SchemaStep = { tables: ["tags"], statements: createSecondStep };
 
 export const planted: Schema = {
   tables: {
@@ -83,7 +83,7 @@ if (process.env.GREENROOM_RECORD === "1" && !RELEASED && schema.steps.length ===
  * Returns the statements that make version 1 and take every step, with the injected one. Until the first release version 1 may change
  * without a step: `GREENROOM_RECORD=1 node --test test/adapters/sql/migrate.test.ts` records its tables anew.
  */
-export function stepByStep(dialect: SchemaDialect): readonly string[] {
+export function createSteps(dialect: SchemaDialect): readonly string[] {
   const first = readFileSync(FIRST, "utf8")
     .trim()
     .split("\n")
@@ -95,7 +95,7 @@ export function stepByStep(dialect: SchemaDialect): readonly string[] {
 }
 
 /** Returns the statements that make the newest version at once, with the injected step. */
-export const atOnce = (dialect: SchemaDialect): readonly string[] =>
+export const createNewest = (dialect: SchemaDialect): readonly string[] =>
   Object.entries(planted.tables).flatMap(([name, table]) => createTable(name, table, dialect));
 
 /** Migrates the driver's database as a Greenroom with this schema does when it starts. */

@@ -4,12 +4,12 @@ import { describe, it } from "node:test";
 import { createIndexEntries, insertIndexEntries, replaceIndexEntries } from "../../../adapters/sql/metadata-index.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 
-const members = (count: number): JsonObject =>
+const createMembers = (count: number): JsonObject =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, i]));
 
 /** Counts the characters that the statements of a row's index entries bind. */
-function bound(count: number): { statements: number; characters: number } {
-  const filled = replaceIndexEntries("thread", "d", "t", members(count)).map((statement) =>
+function countBoundCharacters(count: number): { statements: number; characters: number } {
+  const filled = replaceIndexEntries("thread", "d", "t", createMembers(count)).map((statement) =>
     statement.compileFor("sqlite"),
   );
   const values = filled.flatMap(({ args }) => args);
@@ -21,13 +21,13 @@ function bound(count: number): { statements: number; characters: number } {
 
 describe("The index entries of a row", () => {
   it("take two statements, which bind four times as much for four times the metadata", () => {
-    const [small, large] = [bound(200), bound(800)];
+    const [small, large] = [countBoundCharacters(200), countBoundCharacters(800)];
     assert.deepEqual([small.statements, large.statements], [2, 2]);
     assert.ok(large.characters < 5 * small.characters, `${small.characters}, ${large.characters}`);
   });
 
   it("are at most as many as the limit, and have the full path of a nested value", () => {
-    assert.equal(createIndexEntries(members(5_000), 9).length, 9);
+    assert.equal(createIndexEntries(createMembers(5_000), 9).length, 9);
     assert.deepEqual(
       createIndexEntries({ a: { b: [1] } }).map(([, , exact]) => exact),
       ['"a""b"[]:1'],
@@ -35,9 +35,9 @@ describe("The index entries of a row", () => {
   });
 
   it("are rejected above 1000 values and above 1 MiB of metadata", () => {
-    assert.doesNotThrow(() => insertIndexEntries("thread", "d", "t", members(1_000)));
+    assert.doesNotThrow(() => insertIndexEntries("thread", "d", "t", createMembers(1_000)));
     assert.throws(
-      () => insertIndexEntries("thread", "d", "t", members(1_001)),
+      () => insertIndexEntries("thread", "d", "t", createMembers(1_001)),
       /metadata: must contain at most 1000 different values/,
     );
     assert.throws(

@@ -14,7 +14,7 @@ import { ConfigError } from "../../../lib/errors.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { AssistantRow, SavedCheckpoint, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
 import { countAssistants, countCrons, countThreads } from "../../suite/counts.ts";
-import { atOnce, migrateTo, planted, plantedStep, stepByStep } from "./injected-migration.ts";
+import { createNewest, createSteps, migrateTo, planted, plantedStep } from "./injected-migration.ts";
 
 const here = { deployment: "default" };
 /** The newest real version; the planted step leads to the next one. */
@@ -82,7 +82,7 @@ async function fill(storage: Storage): Promise<void> {
 }
 
 /** Calls `body` with the path of a database of the newest real version. */
-async function inNewest(body: (path: string) => Promise<void>): Promise<void> {
+async function withNewest(body: (path: string) => Promise<void>): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "greenroom-migration-"));
   try {
     const path = join(folder, "newest.db");
@@ -97,8 +97,8 @@ async function inNewest(body: (path: string) => Promise<void>): Promise<void> {
 }
 
 /** Calls `body` with a storage on such a database after the planted step. */
-function inPlanted(body: (storage: Storage) => Promise<void>): Promise<void> {
-  return inNewest(async (path) => {
+function withInjectedStep(body: (storage: Storage) => Promise<void>): Promise<void> {
+  return withNewest(async (path) => {
     const driver = nodeSqliteDriver(path);
     const storage = sqlStorage(driver);
     try {
@@ -130,7 +130,7 @@ describe("a database after a step", () => {
   };
 
   it("keeps its runs and their frames, and accepts new ones", () =>
-    inPlanted(async (storage) => {
+    withInjectedStep(async (storage) => {
       const runs = await storage.listRuns(here, "t", { limit: 10, offset: 0 });
       assert.deepEqual(
         runs.map(({ run_id, status, claim_number }) => [run_id, status, claim_number]),
@@ -151,7 +151,7 @@ describe("a database after a step", () => {
     }));
 
   it("finds its threads and assistants by their metadata, as before", () =>
-    inPlanted(async (storage) => {
+    withInjectedStep(async (storage) => {
       assert.equal(await threads(storage, { owner: "ada" }), "t,new");
       assert.equal(await threads(storage, { tags: ["y"] }), "t,new");
       assert.equal(await threads(storage, { owner: "eve" }), "");
@@ -179,7 +179,7 @@ describe("a database after a step", () => {
     }));
 
   it("may hold any values in states for which the step could not create index entries", () =>
-    inPlanted(async (storage) => {
+    withInjectedStep(async (storage) => {
       assert.equal(await threads(storage, {}, { n: 7 }), "t");
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 9);
       const state = { graph_id: "g", progress: { checkpoints: [], writes: [] }, head: "c1", scalars: { n: 1 } };
@@ -188,7 +188,7 @@ describe("a database after a step", () => {
     }));
 
   it("prunes and expires its threads", () =>
-    inPlanted(async (storage) => {
+    withInjectedStep(async (storage) => {
       assert.deepEqual(await storage.pruneThreads(here, { expired: 10 }, 9e12), []);
       const thread = (await storage.getThread(here, "t")) as ThreadRow;
       assert.deepEqual([thread.ttl, thread.head, thread.status], [null, "c2", "busy"]);
@@ -207,7 +207,7 @@ describe("a database after a step", () => {
     }));
 
   it("accepts crons and runs of users", () =>
-    inPlanted(async (storage) => {
+    withInjectedStep(async (storage) => {
       const options = { on_run_completed: null, timezone: null, end_time: null, enabled: true, next_run_date: 100 };
       const mine = { payload: {}, metadata: { x: 1 }, user_id: null, auth_user: { identity: "ada" } };
       const cron = { cron_id: "k", assistant_id: "a", thread_id: "t", schedule: "* * * * *", ...options, ...mine };
@@ -234,7 +234,7 @@ describe("a database after a step", () => {
     }));
 
   it("has the new columns and rows, and is rejected by the older version", () =>
-    inNewest(async (path) => {
+    withNewest(async (path) => {
       const driver = nodeSqliteDriver(path);
       try {
         await migrateTo(driver, planted);
@@ -283,7 +283,7 @@ it("a database counts its threads and assistants as they change", async () => {
 
 describe("a step", () => {
   it("takes effect once if several processes start at the same time", () =>
-    inNewest(async (path) => {
+    withNewest(async (path) => {
       const drivers = [nodeSqliteDriver(path), nodeSqliteDriver(path), nodeSqliteDriver(path)] as const;
       try {
         await Promise.all(drivers.map((driver) => migrateTo(driver, planted)));
@@ -296,7 +296,7 @@ describe("a step", () => {
     }));
 
   it("that fails keeps the version before it", () =>
-    inNewest(async (path) => {
+    withNewest(async (path) => {
       const failing: Schema = {
         ...planted,
         steps: planted.steps.map((step) => ({
@@ -319,7 +319,7 @@ describe("a step", () => {
     }));
 
   it("starts again from the version before it if its process was killed during it", () =>
-    inNewest(async (path) => {
+    withNewest(async (path) => {
       const statements = plantedStep.statements("sqlite");
       assert.ok(statements.length > 8);
       for (const [done] of statements.entries()) {
@@ -362,7 +362,7 @@ it("an empty database gets the schema that all steps make", () => {
     database.close();
     return new Map(rows.map(({ name, sql }) => [String(name), String(sql).replaceAll(/\s+/g, " ")]));
   };
-  const steps = createTables(stepByStep("sqlite"));
+  const steps = createTables(createSteps("sqlite"));
   assert.ok(steps.size > 60);
-  assert.deepEqual(createTables(atOnce("sqlite")), steps);
+  assert.deepEqual(createTables(createNewest("sqlite")), steps);
 });

@@ -31,14 +31,14 @@ describe("the guide to storage adapters", () => {
     it(`names a test that finds this fault: ${fault}`, async () => {
       const make = faults[fault];
       assert.ok(make, fault);
-      await assert.rejects(suiteTest(name, make));
-      await suiteTest(name, () => clientDriver(openClient()));
+      await assert.rejects(runSuiteTest(name, make));
+      await runSuiteTest(name, () => clientDriver(openClient()));
     });
   }
 });
 
 /** Runs the test of the suite that has this name. */
-async function suiteTest(suiteName: string, open: () => SqlDriver): Promise<void> {
+async function runSuiteTest(suiteName: string, open: () => SqlDriver): Promise<void> {
   const groups: string[] = [];
   const tests: (() => Promise<void>)[] = [];
   const describe = (name: string, body: () => void): void => {

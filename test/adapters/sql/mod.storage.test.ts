@@ -59,7 +59,7 @@ for (const [name, host] of Object.entries(hosts)) {
 
 describe("migrate rejects", () => {
   /** Runs `prepare` on a new file, then expects the migration to end with a ConfigError of this text. */
-  const refuses = async (message: RegExp, prepare: (path: string) => Promise<void> | void): Promise<void> => {
+  const assertRefused = async (message: RegExp, prepare: (path: string) => Promise<void> | void): Promise<void> => {
     const folder = await mkdtemp(join(tmpdir(), "greenroom-"));
     const path = join(folder, "agents.db");
     try {
@@ -82,7 +82,7 @@ describe("migrate rejects", () => {
       await rm(folder, { recursive: true });
     }
   };
-  const migrated = async (path: string): Promise<void> => {
+  const createMigratedFile = async (path: string): Promise<void> => {
     const storage = nodeSqlite(path);
     await storage.migrate();
     await storage.close();
@@ -94,36 +94,36 @@ describe("migrate rejects", () => {
   };
 
   it("a database of a newer version, naming both", () =>
-    refuses(/schema version 99, .* up to \d+;/, async (path) => {
-      await migrated(path);
+    assertRefused(/schema version 99, .* up to \d+;/, async (path) => {
+      await createMigratedFile(path);
       change(path, "insert into greenroom_versions (version) values (99)");
     }));
 
   it("a database without a record of versions", () =>
-    refuses(/tables named .*threads.* that Greenroom did not create/, async (path) => {
-      await migrated(path);
+    assertRefused(/tables named .*threads.* that Greenroom did not create/, async (path) => {
+      await createMigratedFile(path);
       change(path, "alter table greenroom_versions rename to greenroom_schema");
     }));
 
   it("tables of the same names that another program made", () =>
-    refuses(/tables named runs, threads|tables named threads, runs/, (path) => {
+    assertRefused(/tables named runs, threads|tables named threads, runs/, (path) => {
       change(path, "create table threads (id integer); create table runs (id integer)");
     }));
 
   it("a database that lost a table", () =>
-    refuses(/lacks the tables checkpoint_writes;/, async (path) => {
-      await migrated(path);
+    assertRefused(/lacks the tables checkpoint_writes;/, async (path) => {
+      await createMigratedFile(path);
       change(path, "drop table checkpoint_writes");
     }));
 
   it("a damaged file", () =>
-    refuses(/damaged or not a database/, async (path) => {
-      await migrated(path);
+    assertRefused(/damaged or not a database/, async (path) => {
+      await createMigratedFile(path);
       await truncate(path, 5000);
     }));
 
   it("a file that is no database", () =>
-    refuses(/damaged or not a database/, (path) => writeFile(path, "name,age\nAda,36\n".repeat(100))));
+    assertRefused(/damaged or not a database/, (path) => writeFile(path, "name,age\nAda,36\n".repeat(100))));
 });
 
 it("several storages migrate one file at once, beside tables of the host", async () => {
@@ -152,7 +152,7 @@ it("keeps no index entry of metadata that was deleted or rejected", async () => 
     const storage = nodeSqlite(path);
     await storage.migrate();
     const scope = { deployment: "d" };
-    const labels = (): unknown => {
+    const readIndexEntries = (): unknown => {
       const database = new DatabaseSync(path);
       const row = database.prepare("select count(*) as count from labels").get();
       database.close();
@@ -161,11 +161,11 @@ it("keeps no index entry of metadata that was deleted or rejected", async () => 
     const thread = { thread_id: "t", metadata: { a: 1, b: 2, c: 3 }, config: {}, stateless: false };
     await storage.createThread(scope, thread, 1);
     await storage.createThread(scope, { ...thread, metadata: { x: 1, y: 2 } }, 2);
-    assert.equal(labels(), 3);
+    assert.equal(readIndexEntries(), 3);
     await storage.updateThread(scope, "t", () => ({ metadata: { b: 2, c: 4 } }), 3);
-    assert.equal(labels(), 2);
+    assert.equal(readIndexEntries(), 2);
     await storage.deleteThread(scope, "t");
-    assert.equal(labels(), 0);
+    assert.equal(readIndexEntries(), 0);
     await storage.close();
   } finally {
     await rm(folder, { recursive: true });

@@ -42,7 +42,7 @@ async function claimed(
 }
 
 /** Creates a storage that may work while `right.isHeld` is true, on a database in the state that `abandonLock` leaves. */
-async function takingOver(
+async function createTakingOverStorage(
   abandonLock: (storage: Storage) => Promise<unknown>,
   batches: (statements: readonly SqlStatement[], driver: SqlDriver) => ReturnType<SqlDriver["batch"]> = (
     statements,
@@ -74,7 +74,7 @@ describe("a process that takes over", () => {
   };
 
   it("requeues every run and releases every thread lock, once, and never before it has the worker lock", async () => {
-    await using world = await takingOver(async (before) => {
+    await using world = await createTakingOverStorage(async (before) => {
       for (const { deployment } of scopes) await claimed(before, deployment, "running");
       await claimed(before, "one", "evicted");
       await claimed(before, "one", "evicted", "rollback");
@@ -163,7 +163,7 @@ describe("a process that takes over", () => {
   });
 
   it("does so again if it lost the worker lock in between", async () => {
-    await using world = await takingOver((before) => claimed(before, "one", "t"));
+    await using world = await createTakingOverStorage((before) => claimed(before, "one", "t"));
     const { storage, right } = world;
     right.isHeld = true;
     await storage.becomeWorker(now);
@@ -178,7 +178,7 @@ describe("a process that takes over", () => {
 
   it("tries again if the storage failed", async () => {
     let failing = true;
-    await using world = await takingOver(
+    await using world = await createTakingOverStorage(
       (before) => claimed(before, "one", "t"),
       async (statements, driver) => {
         if (failing) throw new Error("not now");
@@ -202,7 +202,7 @@ describe("a full disk", () => {
   };
   for (const [name, full] of Object.entries(errors)) {
     it(`is reported by every storage operation as ${name} reports it`, async () => {
-      await using world = await takingOver(
+      await using world = await createTakingOverStorage(
         async () => {},
         () => Promise.reject(full),
       );
@@ -228,7 +228,7 @@ describe("a full disk", () => {
 
   it("is distinguished from other errors", async () => {
     const otherError = new Error("constraint failed");
-    await using world = await takingOver(
+    await using world = await createTakingOverStorage(
       async () => {},
       () => Promise.reject(otherError),
     );

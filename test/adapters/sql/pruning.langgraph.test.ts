@@ -20,7 +20,7 @@ const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [..
 type Graph = Parameters<typeof langgraph>[0][string];
 
 /** Asks two levels below the root. */
-function asking(): Graph {
+function createAskingGraph(): Graph {
   const deep = new StateGraph(Log)
     .addNode("ask", () => ({ log: [`deep ${interrupt("deep?")}`] }))
     .addEdge(START, "ask")
@@ -42,7 +42,7 @@ function asking(): Graph {
 }
 
 /** Creates a graph with a subgraph that keeps its state over several runs. */
-function remembering(): Graph {
+function createRememberingGraph(): Graph {
   const child = new StateGraph(Log)
     .addNode("inner", ({ log }) => ({ log: [`${log.length}`] }))
     .addEdge(START, "inner")
@@ -56,7 +56,7 @@ function remembering(): Graph {
 }
 
 /** Creates a graph with a channel that is stored whole at intervals. */
-async function delta(): Promise<Graph> {
+async function createDeltaGraph(): Promise<Graph> {
   const { z } = await import("zod");
   const log = new DeltaValue(z.array(z.string()).default([]), {
     inputSchema: z.array(z.string()),
@@ -70,7 +70,7 @@ async function delta(): Promise<Graph> {
 }
 
 /** Ids of questions follow from those of checkpoints, so each thread has its own. */
-const withoutIds = (state: Json): Json =>
+const removeIds = (state: Json): Json =>
   JSON.parse(JSON.stringify(state, (key, value) => (key === "id" ? undefined : value))) as Json;
 
 type Step = { readonly input?: Json; readonly command?: { readonly resume: Json }; readonly values?: JsonObject };
@@ -89,17 +89,17 @@ interface Story {
 
 const stories: Record<string, Story> = {
   "asked in a subgraph of a subgraph": {
-    graph: asking,
+    graph: createAskingGraph,
     whole: true,
     steps: [say("one"), answer("x"), answer("y"), say("two"), answer("z"), answer("end")],
   },
   "with a subgraph that remembers": {
-    graph: remembering,
+    graph: createRememberingGraph,
     whole: true,
     steps: [say("1"), put("a"), say("2"), say("3"), say("4")],
   },
   "with a channel that is kept as its writes": {
-    graph: delta,
+    graph: createDeltaGraph,
     whole: false,
     steps: Array.from({ length: 9 }, (_, i) => (i % 4 === 2 ? put(`${i}`) : say(`${i}`))),
   },
@@ -131,9 +131,9 @@ for (const durability of ["async", "exit"] as const) {
         let copied = (await threads.create()).thread_id;
         let checkpointCount = 0;
         for (const step of steps) {
-          const expected = withoutIds(await run(plain, step));
-          assert.deepEqual(withoutIds(await run(pruned, step)), expected);
-          assert.deepEqual(withoutIds(await run(copied, step)), expected);
+          const expected = removeIds(await run(plain, step));
+          assert.deepEqual(removeIds(await run(pruned, step)), expected);
+          assert.deepEqual(removeIds(await run(copied, step)), expected);
           const before = [await readState(pruned), await readState(copied)];
           assert.deepEqual(await storage.pruneThreads(scope, { thread_ids: [pruned], strategy: "keep_latest" }, 1), [
             pruned,

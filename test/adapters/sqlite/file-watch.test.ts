@@ -28,11 +28,14 @@ import {
 } from "../../../adapters/sql/mod.ts";
 import type { SqliteConnection } from "../../../adapters/sqlite/file.ts";
 import { sqliteDriver } from "../../../adapters/sqlite/writer.ts";
-import { sqliteOpeners } from "./threaded-drivers.ts";
+import { createSqliteOpeners } from "./threaded-drivers.ts";
 
 type Open = (path: string) => SqlDriver;
 const openers: Record<string, Open> = Object.fromEntries(
-  Object.entries(await sqliteOpeners()).map(([name, open]) => [name, (path) => open(path, { timer: () => () => {} })]),
+  Object.entries(await createSqliteOpeners()).map(([name, open]) => [
+    name,
+    (path) => open(path, { timer: () => () => {} }),
+  ]),
 );
 
 const statement = (sql: string, ...args: SqlValue[]): SqlStatement => ({ sql, args });
@@ -54,15 +57,15 @@ for (const [name, open] of Object.entries(openers)) {
       for (const driver of drivers) await driver.close().catch(() => {});
       rmSync(folder, { recursive: true, force: true });
     });
-    const opened = (at = path): SqlDriver => {
+    const openDriver = (at = path): SqlDriver => {
       const driver = open(at);
       drivers.push(driver);
       return driver;
     };
 
     /** The files as a process leaves them that is killed now. */
-    async function killed(items: number): Promise<string> {
-      const driver = opened();
+    async function killServer(items: number): Promise<string> {
+      const driver = openDriver();
       await driver.batch([table]);
       for (let n = 0; n < items; n += 1) await driver.batch([item]);
       const files = ["", "-wal", ".mark"].map((end) => [path + end, readFileSync(path + end)] as const);
@@ -87,7 +90,7 @@ for (const [name, open] of Object.entries(openers)) {
       ["moved away", () => renameSync(path, `${path}.old`)],
     ] as const) {
       it(`${what} under a running server: no later write is acknowledged, and writes fail until a restart`, async () => {
-        const driver = opened();
+        const driver = openDriver();
         const storage = sqlStorage(driver);
         await storage.migrate();
         await storage.probe(1);
@@ -102,7 +105,7 @@ for (const [name, open] of Object.entries(openers)) {
     }
 
     /** Writes until the log has been started anew and holds less than it once did. */
-    async function restartedLog(driver: SqlDriver): Promise<void> {
+    async function restartLog(driver: SqlDriver): Promise<void> {
       for (let n = 0; n < 20; n += 1) await driver.batch([item]);
       const checkpoint = new DatabaseSync(path);
       checkpoint.exec("pragma wal_checkpoint(passive)");
@@ -114,7 +117,7 @@ for (const [name, open] of Object.entries(openers)) {
 
     for (const [which, prepare] of [
       ["that grows", async (driver) => driver.batch([item])],
-      ["that was started anew", restartedLog],
+      ["that was started anew", restartLog],
     ] as readonly (readonly [string, (driver: SqlDriver) => Promise<unknown>])[]) {
       for (const [when, cut] of [
         [
@@ -128,7 +131,7 @@ for (const [name, open] of Object.entries(openers)) {
       ] as readonly (readonly [string, (driver: SqlDriver, next: SqlStatement) => Promise<unknown>])[]) {
         for (const size of [10, 20_000, 400_000]) {
           it(`with a log ${which} cut ${when} of ${size} bytes: neither that write nor a later one is acknowledged`, async () => {
-            const cutting = (file: string): SqliteConnection => {
+            const createCut = (file: string): SqliteConnection => {
               const database = new DatabaseSync(file);
               return {
                 run({ sql, args }) {
@@ -139,7 +142,7 @@ for (const [name, open] of Object.entries(openers)) {
                 close: () => database.close(),
               };
             };
-            const driver = sqliteDriver(path, cutting, { timer: () => () => {} });
+            const driver = sqliteDriver(path, createCut, { timer: () => () => {} });
             drivers.push(driver);
             await driver.batch([table, ...Array.from({ length: 6 }, () => item)]);
             await prepare(driver);
@@ -150,7 +153,7 @@ for (const [name, open] of Object.entries(openers)) {
             await assert.rejects(storage.probe(2), { code: "storage_unavailable", message: /restore a backup/ });
             await assert.rejects(storage.check?.() ?? Promise.resolve(), { code: "storage_unavailable" });
             await driver.close();
-            assert.throws(() => opened(), /cut or overwritten while a process used it\. .*delete .*\.mark\.$/);
+            assert.throws(() => openDriver(), /cut or overwritten while a process used it\. .*delete .*\.mark\.$/);
           });
         }
       }
@@ -169,7 +172,7 @@ for (const [name, open] of Object.entries(openers)) {
       ["deleted", () => rmSync(path)],
     ] as const) {
       it(`${what} under a server that writes nothing: a check of the files finds it`, async () => {
-        const driver = opened();
+        const driver = openDriver();
         await driver.batch([table, item, item]);
         await driver.batch([item]);
         const storage = sqlStorage(driver);
@@ -185,7 +188,7 @@ for (const [name, open] of Object.entries(openers)) {
       ["cut", (file: string) => truncateSync(file, 4096)],
     ] as const) {
       it(`whose database file is ${what} under a server: a check of the files finds it`, async () => {
-        const driver = opened();
+        const driver = openDriver();
         await driver.batch([table, ...Array.from({ length: 9 }, () => item)]);
         // All is in the file, and the log begins anew.
         const otherDatabase = new DatabaseSync(path);
@@ -199,7 +202,7 @@ for (const [name, open] of Object.entries(openers)) {
     }
 
     it("shortened by other programs without a loss are no damage", async () => {
-      const driver = opened();
+      const driver = openDriver();
       const storage = sqlStorage(driver);
       await driver.batch([table, ...Array.from({ length: 50 }, () => item)]);
       const otherDatabase = new DatabaseSync(path);
@@ -220,14 +223,14 @@ for (const [name, open] of Object.entries(openers)) {
       otherDatabase.close();
       assert.deepEqual(await driver.read(count), [{ n: 9 }]);
       await driver.close();
-      assert.deepEqual(await opened().read(count), [{ n: 9 }]);
+      assert.deepEqual(await openDriver().read(count), [{ n: 9 }]);
     });
 
     it("with an empty log: commits without changes are acknowledged", async () => {
-      const first = opened();
+      const first = openDriver();
       await first.batch([table]);
       await first.close();
-      const driver = opened();
+      const driver = openDriver();
       await driver.batch([statement("update item set body = ''")]);
       const otherDatabase = new DatabaseSync(path);
       await driver.batch([item]);
@@ -238,7 +241,7 @@ for (const [name, open] of Object.entries(openers)) {
     });
 
     it("are not read after damage", async () => {
-      const driver = opened();
+      const driver = openDriver();
       await driver.batch([table, item]);
       assert.deepEqual(await driver.read(count), [{ n: 1 }]);
       halve(`${path}-wal`);
@@ -247,7 +250,7 @@ for (const [name, open] of Object.entries(openers)) {
     });
 
     it("fail a read after a cut: the error names the files, and not the error of SQLite", async () => {
-      const driver = opened();
+      const driver = openDriver();
       await driver.batch([table]);
       for (let n = 0; n < 20; n += 1) await driver.batch([item]);
       truncateSync(`${path}-wal`, 4096);
@@ -255,7 +258,7 @@ for (const [name, open] of Object.entries(openers)) {
     });
 
     it("whose marker cannot be written: a commit is acknowledged, once", async () => {
-      const driver = opened();
+      const driver = openDriver();
       mkdirSync(`${path}.mark`);
       await driver.batch([table]);
       await Promise.all([driver.batch([item]), driver.batch([item]), driver.batch([item])]);
@@ -264,15 +267,15 @@ for (const [name, open] of Object.entries(openers)) {
     });
 
     it("with the log deleted under a server: no later write is acknowledged", async () => {
-      const driver = opened();
+      const driver = openDriver();
       await driver.batch([table]);
       rmSync(`${path}-wal`);
       await assert.rejects(driver.batch([item]), /was deleted or replaced while this process used it/);
     });
 
     it("of a killed process are whole: the next process continues", async () => {
-      await killed(5);
-      assert.deepEqual(await opened().read(count), [{ n: 5 }]);
+      await killServer(5);
+      assert.deepEqual(await openDriver().read(count), [{ n: 5 }]);
     });
 
     for (const [what, cut] of [
@@ -281,31 +284,31 @@ for (const [name, open] of Object.entries(openers)) {
       ["deleted", (log: string) => rmSync(log)],
     ] as const) {
       it(`with the log ${what} while the server was down: the start is refused, and deleting the marker allows it`, async () => {
-        cut(await killed(5));
+        cut(await killServer(5));
         assert.throws(
-          () => opened(),
+          () => openDriver(),
           /it was not closed, and its log .*-wal (?:has \d+ of \d+ bytes|is missing)\. .*delete .*\.mark\.$/,
         );
         rmSync(`${path}.mark`);
-        assert.ok(Number((await opened().read(statement("select count(*) as n from sqlite_schema")))[0]?.n) >= 0);
+        assert.ok(Number((await openDriver().read(statement("select count(*) as n from sqlite_schema")))[0]?.n) >= 0);
       });
     }
 
     it("checkpointed by another program: the server continues", async () => {
-      rmSync(await killed(5));
+      rmSync(await killServer(5));
       utimesSync(path, Date.now() / 1000 + 10, Date.now() / 1000 + 10);
-      await opened().read(statement("select 1"));
+      await openDriver().read(statement("select 1"));
     });
 
     it("of a copy in their place are not compared with the marker", async () => {
-      rmSync(await killed(5));
+      rmSync(await killServer(5));
       cpSync(path, `${path}.copy`);
       renameSync(`${path}.copy`, path);
-      await opened().read(statement("select 1"));
+      await openDriver().read(statement("select 1"));
     });
 
     it("leave no marker after a clean stop, but do while another process has them open", async () => {
-      const [first, second] = [opened(), opened()];
+      const [first, second] = [openDriver(), openDriver()];
       await first.batch([table]);
       await second.batch([item]);
       await first.close();

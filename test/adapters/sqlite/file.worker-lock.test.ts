@@ -39,7 +39,7 @@ interface Asker extends AsyncDisposable {
 }
 
 /** Starts a process that asks repeatedly for the worker lock of `path`. */
-function asker(runtime: string, path: string, kind: string): Asker {
+function startAsker(runtime: string, path: string, kind: string): Asker {
   const [command = "", ...flags] = runtimes[runtime] as readonly string[];
   const inherited = Object.fromEntries(Object.entries(env).filter(([name]) => name !== "NODE_TEST_CONTEXT"));
   const file = join(root, "test/adapters/sqlite/worker-candidate.ts");
@@ -79,7 +79,7 @@ function asker(runtime: string, path: string, kind: string): Asker {
   };
 }
 
-async function inFolder(test: (folder: string) => Promise<void>): Promise<void> {
+async function withFolder(test: (folder: string) => Promise<void>): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "greenroom-exclusive-"));
   try {
     await test(folder);
@@ -93,7 +93,7 @@ const exclusive = (driver: SqlDriver): Promise<boolean> => (driver.acquireWorker
 for (const [kind, open] of Object.entries(openers)) {
   describe(`${kind}: one process executes`, () => {
     it("one of two drivers in a process, until it is closed", () =>
-      inFolder(async (folder) => {
+      withFolder(async (folder) => {
         mkdirSync(join(folder, "real"));
         symlinkSync(join(folder, "real"), join(folder, "other name"));
         const first = open(join(folder, "real/a.db"));
@@ -111,7 +111,7 @@ for (const [kind, open] of Object.entries(openers)) {
       }));
 
     it("a second driver that is refused and closed does not take the lock from the first", () =>
-      inFolder(async (folder) => {
+      withFolder(async (folder) => {
         const path = join(folder, "a.db");
         const holder = open(path);
         assert.equal(await exclusive(holder), true);
@@ -120,7 +120,7 @@ for (const [kind, open] of Object.entries(openers)) {
           assert.equal(await exclusive(otherStorage), false);
           await otherStorage.close();
         }
-        await using outside = asker(runtimeName, path, kind);
+        await using outside = startAsker(runtimeName, path, kind);
         await outside.answers(false);
         await holder.close();
         await outside.answers(true);
@@ -129,9 +129,9 @@ for (const [kind, open] of Object.entries(openers)) {
     for (const runtime of Object.keys(runtimes)) {
       for (const driverName of ["node-sqlite", "libsql", ...(runtime === "bun" ? ["bun-sqlite"] : [])]) {
         it(`not while a process of ${runtime} with ${driverName} lives or stands still, and at once when it was killed`, () =>
-          inFolder(async (folder) => {
+          withFolder(async (folder) => {
             const path = join(folder, "a.db");
-            await using holder = asker(runtime, path, driverName);
+            await using holder = startAsker(runtime, path, driverName);
             await holder.answers(true);
             const driver = open(path);
             try {
@@ -143,7 +143,7 @@ for (const [kind, open] of Object.entries(openers)) {
               holder.signal("SIGKILL");
               await holder.ended;
               assert.equal(await exclusive(driver), true);
-              await using late = asker(runtime, path, driverName);
+              await using late = startAsker(runtime, path, driverName);
               await late.answers(false);
             } finally {
               await driver.close();
@@ -159,7 +159,7 @@ for (const [kind, open] of Object.entries(openers)) {
     });
 
     it("or the error names the file if the lock cannot be held", () =>
-      inFolder(async (folder) => {
+      withFolder(async (folder) => {
         const path = join(folder, "a.db");
         mkdirSync(`${path}.worker`);
         const driver = open(path);

@@ -11,7 +11,7 @@ export const openThread = (name: string, path: string): Promise<WriterThread> =>
   name === "bun:sqlite" ? startThread(name, openBun, path) : startThread(name, openNode, path);
 
 /** Wraps a driver so that its batches wait for the writer thread. */
-export function threaded(name: string, open: OpenSqlite): OpenSqlite {
+export function createThreadedDriver(name: string, open: OpenSqlite): OpenSqlite {
   return (path, options) => {
     const started = Promise.withResolvers<void>();
     let writes = path === ":memory:";
@@ -47,10 +47,13 @@ export function threaded(name: string, open: OpenSqlite): OpenSqlite {
 }
 
 /** Returns the drivers of this runtime, each with commits on the event loop and in a thread. */
-export async function sqliteOpeners(): Promise<Record<string, OpenSqlite>> {
+export async function createSqliteOpeners(): Promise<Record<string, OpenSqlite>> {
   const { nodeSqliteDriver } = await import("../../../adapters/sqlite/node.ts");
   const openers: Record<string, OpenSqlite> = { "node:sqlite": nodeSqliteDriver };
   if ("Bun" in globalThis) openers["bun:sqlite"] = (await import("../../../adapters/sqlite/bun.ts")).bunSqliteDriver;
-  const inThread = Object.entries(openers).map(([name, open]) => [`${name} in a thread`, threaded(name, open)]);
+  const inThread = Object.entries(openers).map(([name, open]) => [
+    `${name} in a thread`,
+    createThreadedDriver(name, open),
+  ]);
   return { ...openers, ...Object.fromEntries(inThread) };
 }

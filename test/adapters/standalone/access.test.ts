@@ -3,16 +3,16 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { type Program, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
+import { createTemporaryFolder, type Program, start, waitForUrl } from "../../support/programs.ts";
 
 const agents = 'export async function* echo() { yield "said"; }\n';
 const KEY = "k".repeat(32);
 const OTHER = "o".repeat(40);
 
-type Folder = ReturnType<typeof temporaryFolder>;
+type Folder = ReturnType<typeof createTemporaryFolder>;
 
 function project(config: object = {}): Folder {
-  const folder = temporaryFolder();
+  const folder = createTemporaryFolder();
   mkdirSync(join(folder.path, "src"));
   writeFileSync(join(folder.path, "src/agents.mjs"), agents);
   const graphs = { echo: "./src/agents.mjs:echo" };
@@ -24,7 +24,7 @@ const serve = (folder: Folder, args: readonly string[] = [], env: Record<string,
   start("server.ts", ["--port", "0", ...args], { cwd: folder.path, env });
 
 /** A program that ends by itself; its code and what it said. */
-async function ended(program: Program): Promise<readonly [code: number | string, output: string]> {
+async function waitForEnd(program: Program): Promise<readonly [code: number | string, output: string]> {
   await using running = program;
   return [await running.ended, running.output()];
 }
@@ -52,7 +52,7 @@ describe("a server without keys", () => {
   it("listens on no address that other machines reach", async () => {
     using folder = project();
     for (const args of [["--host", "0.0.0.0"], ["--host=::"], ["--host", "192.0.2.1"]]) {
-      const [code, output] = await ended(serve(folder, args));
+      const [code, output] = await waitForEnd(serve(folder, args));
       assert.equal(code, 1);
       assert.match(output, /--host: the server has no authentication.* greenroom keys create.* GREENROOM_API_KEYS/s);
     }
@@ -78,7 +78,7 @@ describe("a server without keys", () => {
     {
       await using program = serve(folder);
       const url = await waitForUrl(program);
-      const [code, output] = await ended(start("server.ts", ["keys", "create"], { cwd: folder.path }));
+      const [code, output] = await waitForEnd(start("server.ts", ["keys", "create"], { cwd: folder.path }));
       assert.equal(code, 0, output);
       key = /^gr_sk_[0-9a-f]{32}_[0-9a-f]{10}$/m.exec(output)?.[0] ?? "";
       assert.equal(await status(`${url}/api/v1/workspaces`), 200);
@@ -92,7 +92,7 @@ describe("a server without keys", () => {
       [401, 200],
     );
     assert.equal(await status(`${url}/api/v1/workspaces`, `${key.slice(0, -1)}x`), 401);
-    const [code, output] = await ended(
+    const [code, output] = await waitForEnd(
       start("server.ts", ["keys", "revoke", `gr_sk_...${key.slice(-4)}`], { cwd: folder.path }),
     );
     assert.equal(code, 0, output);
@@ -128,7 +128,7 @@ describe("GREENROOM_API_KEYS", () => {
 
   it("is rejected with short keys, which the error does not show", async () => {
     using folder = project();
-    const [code, output] = await ended(serve(folder, [], { GREENROOM_API_KEYS: `${KEY},short-secret` }));
+    const [code, output] = await waitForEnd(serve(folder, [], { GREENROOM_API_KEYS: `${KEY},short-secret` }));
     assert.equal(code, 1);
     assert.match(output, /GREENROOM_API_KEYS: keys\.1: has 12 characters; use at least 32/);
     assert.ok(!output.includes("short-secret") && !output.includes(KEY));
@@ -136,7 +136,7 @@ describe("GREENROOM_API_KEYS", () => {
 
   it("contradicts a configuration without authentication", async () => {
     using folder = project({ auth: { mode: "none" } });
-    const [code, output] = await ended(serve(folder, [], { GREENROOM_API_KEYS: KEY }));
+    const [code, output] = await waitForEnd(serve(folder, [], { GREENROOM_API_KEYS: KEY }));
     assert.deepEqual([code, /GREENROOM_API_KEYS: has no effect while auth\.mode is "none"/.test(output)], [1, true]);
   });
 });
@@ -155,7 +155,7 @@ describe("GREENROOM_USAGE_ENABLED", () => {
       assert.equal(await status(url + path), expected, `${enabled}, ${value}`);
     }
     using folder = project();
-    const [code, output] = await ended(serve(folder, [], { GREENROOM_USAGE_ENABLED: "yes" }));
+    const [code, output] = await waitForEnd(serve(folder, [], { GREENROOM_USAGE_ENABLED: "yes" }));
     assert.deepEqual([code, /GREENROOM_USAGE_ENABLED: yes is neither 0 nor 1/.test(output)], [1, true]);
   });
 });
@@ -174,7 +174,7 @@ describe("webhooks of the configuration", () => {
         secret: "whsec_x",
       },
     });
-    const [code, output] = await ended(serve(folder));
+    const [code, output] = await waitForEnd(serve(folder));
     assert.equal(code, 1);
     for (const part of [
       /webhooks\.headers\.X-One: .*\(missing_env\)/,
@@ -240,7 +240,7 @@ describe("feedback links", () => {
       const { thumbs = "" } = await readLinks(url);
       assert.ok(thumbs.startsWith(`${base}/api/v1/feedback/tokens/`), thumbs);
     }
-    const [code, output] = await ended(serve(folder, [], { GREENROOM_PUBLIC_BASE_URL: "flag.example" }));
+    const [code, output] = await waitForEnd(serve(folder, [], { GREENROOM_PUBLIC_BASE_URL: "flag.example" }));
     assert.deepEqual(
       [code, /GREENROOM_PUBLIC_BASE_URL: must be an absolute http or https URL/.test(output)],
       [1, true],

@@ -5,29 +5,29 @@ import { after, before, describe, it } from "node:test";
 import pg from "pg";
 import { postgres } from "../../../adapters/postgres/mod.ts";
 import { startPostgres, type TestPostgres } from "../../support/postgres-server.ts";
-import { temporaryFolder } from "../../support/programs.ts";
+import { createTemporaryFolder } from "../../support/programs.ts";
 import { type Ask, checkCopy, checkRestored, type Row, readRunIds } from "./backup/invariants.ts";
-import { copyUnderLoad, type Known, serve, type Told } from "./backup/load.ts";
+import { type CopyEvidence, copyUnderLoad, type NotificationsByRun, serve } from "./backup/load.ts";
 
 /** Opens a separate session. */
-async function session(url: string): Promise<pg.Client & AsyncDisposable> {
+async function openSession(url: string): Promise<pg.Client & AsyncDisposable> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   return Object.assign(client, { [Symbol.asyncDispose]: () => client.end() });
 }
 
-const asking =
+const createAsk =
   (client: pg.Client): Ask =>
   async (sql) =>
     (await client.query<Row>(sql)).rows;
 
 /** Copies all tables as they are at one moment into an empty database, by a snapshot as `pg_dump` takes it. */
-async function copied(from: string, to: string): Promise<void> {
+async function copyDatabase(from: string, to: string): Promise<void> {
   const storage = postgres({ url: to });
   await storage.migrate();
   await storage.close();
-  await using source = await session(from);
-  await using target = await session(to);
+  await using source = await openSession(from);
+  await using target = await openSession(to);
   await source.query("begin isolation level repeatable read read only");
   await target.query("begin");
   // Foreign keys are right at the end; a restore does not ask on the way.
@@ -54,8 +54,8 @@ function fits(url: string, version: string): boolean {
   return url !== "" && ownPid !== undefined && Number(ownPid) >= Math.floor(Number(version) / 10_000);
 }
 
-function dumped(from: string, to: string): void {
-  using folder = temporaryFolder();
+function dumpDatabase(from: string, to: string): void {
+  using folder = createTemporaryFolder();
   const file = join(folder.path, "greenroom.dump");
   const run = (program: string, ...args: readonly string[]): void => {
     const { status, stderr } = spawnSync(program, args, { encoding: "utf8" });
@@ -75,28 +75,28 @@ describe("a consistent copy of a Postgres database", () => {
   it("is made under load, and a service that continues it loses and repeats nothing", async () => {
     const { url: source } = await server.database();
     const copies = await Promise.all([1, 2].map(async () => (await server.database()).url));
-    const notifications: Told = new Map();
-    let acknowledged: Known[];
+    const notifications: NotificationsByRun = new Map();
+    let acknowledged: CopyEvidence[];
     let remainingRunIds: ReadonlySet<string>;
     {
       await using site = await serve(postgres({ url: source }), notifications);
-      await using client = await session(source);
+      await using client = await openSession(source);
       const { rows } = await client.query<{ server_version_num: string }>("show server_version_num");
       // With the program itself where there is one that fits the server.
-      const dump = fits(source, rows[0]?.server_version_num ?? "") ? dumped : copied;
+      const dump = fits(source, rows[0]?.server_version_num ?? "") ? dumpDatabase : copyDatabase;
       acknowledged = await copyUnderLoad(
         site,
         notifications,
         copies.length,
         async (at) => await dump(source, copies[at] as string),
       );
-      remainingRunIds = await readRunIds(asking(client));
+      remainingRunIds = await readRunIds(createAsk(client));
       site.open();
     }
     for (const [at, copy] of copies.entries()) {
-      const then = acknowledged[at] as Known;
-      await using client = await session(copy);
-      const ask = asking(client);
+      const then = acknowledged[at] as CopyEvidence;
+      await using client = await openSession(copy);
+      const ask = createAsk(client);
       await checkCopy(ask, then.acknowledged, remainingRunIds);
       // What was being sent at the moment of the copy is due again a minute later.
       await ask("update webhook_deliveries set claimed_until = 1 where claim_token is not null");

@@ -1,6 +1,6 @@
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Program, root, start, temporaryFolder } from "../../support/programs.ts";
+import { createTemporaryFolder, type Program, root, start } from "../../support/programs.ts";
 
 export const FILES = {
   "agents.ts": `
@@ -84,8 +84,8 @@ app.get("/count", async (c) => c.text(String(await new Client().assistants.count
 };
 
 /** Creates a folder with a configuration and the files that it may name. */
-export function project(config: unknown, name = "greenroom.json"): ReturnType<typeof temporaryFolder> {
-  const folder = temporaryFolder();
+export function createProject(config: unknown, name = "greenroom.json"): ReturnType<typeof createTemporaryFolder> {
+  const folder = createTemporaryFolder();
   mkdirSync(join(folder.path, "src"));
   for (const [file, text] of Object.entries(FILES)) writeFileSync(join(folder.path, "src", file), text);
   writeFileSync(join(folder.path, name), JSON.stringify(config));

@@ -7,11 +7,11 @@ import { loadGraphs } from "../../../adapters/standalone/modules.ts";
 import { answerText, asker as askerOfA2a, say as message, readTask } from "../../lib/http/endpoints/a2a/a2a.harness.ts";
 import { asker as askerOfMcp, readText, readThreadId } from "../../lib/http/endpoints/mcp/mcp.harness.ts";
 import { start, waitForUrl } from "../../support/programs.ts";
-import { graphs, project, serve } from "./config.harness.ts";
+import { createProject, graphs, serve } from "./config.harness.ts";
 
 describe("settings of a configuration file", () => {
   it("lets models answer the interrupts of the named graphs, and of no other", async () => {
-    using folder = project({
+    using folder = createProject({
       graphs: {
         closed: { path: "./src/agents.ts:asks" },
         open: { path: "./src/agents.ts:asks", mcp: { model_may_answer: true }, a2a: { caller_may_approve: true } },
@@ -42,7 +42,7 @@ describe("settings of a configuration file", () => {
 
   it("requires resume values by id for the named graphs, and for no other", async () => {
     const asks = { path: "./src/agents.ts:asks" };
-    using folder = project({ graphs: { any: asks, named: { ...asks, resume: "by_id" } } });
+    using folder = createProject({ graphs: { any: asks, named: { ...asks, resume: "by_id" } } });
     await using program = serve(folder.path);
     const url = await waitForUrl(program);
     const post = async (path: string, body: object): Promise<{ status: number; text: string }> => {
@@ -72,7 +72,7 @@ describe("settings of a configuration file", () => {
     };
     for (const name of ["greenroom.json", "langgraph.json"]) {
       const settings = { ...config.graphs.made, factory: true };
-      using folder = project({ graphs: { ...config.graphs, made: settings } }, name);
+      using folder = createProject({ graphs: { ...config.graphs, made: settings } }, name);
       const { graphs: entries, file } = readConfig(join(folder.path, name));
       const { executor, problems } = await loadGraphs(entries, file);
       assert.deepEqual(problems, []);
@@ -84,7 +84,7 @@ describe("settings of a configuration file", () => {
         Object.keys(paths).map((id) => [id, 1, 300, 200]),
       );
     }
-    using folder = project({
+    using folder = createProject({
       graphs: {
         ...config.graphs,
         made: { ...config.graphs.made, factory: true },
@@ -124,7 +124,7 @@ describe("settings of a configuration file", () => {
   });
 
   it("serves agents that call the server, log and describe themselves, and runs the middleware of an application", async () => {
-    using folder = project(
+    using folder = createProject(
       {
         graphs: { calls: { path: "./src/calls.ts:graph", description: "Calls the server" } },
         http: { app: "./src/hono.ts:app", middleware_order: "auth_first" },
@@ -157,7 +157,7 @@ describe("settings of a configuration file", () => {
   });
 
   it("reports invalid settings of a graph", () => {
-    using folder = project({
+    using folder = createProject({
       graphs: {
         a: {
           path: "./src/agents.ts:seen",
@@ -187,7 +187,7 @@ describe("settings of a configuration file", () => {
   });
 
   it("logs a workspace or project that it creates because none has the name", async () => {
-    using folder = project({ graphs, deployment: { workspace: "Support", project: "Bots" } });
+    using folder = createProject({ graphs, deployment: { workspace: "Support", project: "Bots" } });
     const readFindings = async (env: Record<string, string> = {}): Promise<readonly (readonly string[])[]> => {
       await using program = start("server.ts", ["--port", "0"], { cwd: folder.path, env });
       await waitForUrl(program);
@@ -244,7 +244,7 @@ describe("settings of a configuration file", () => {
       [{ auth: { mode: "custom" } }, /auth\.path: mode custom needs it/],
       [{ onRunFinished: "x" }, /onRunFinished: unknown key/],
     ] as readonly (readonly [object, ...RegExp[]])[]) {
-      using folder = project({ graphs, ...config });
+      using folder = createProject({ graphs, ...config });
       await using program = serve(folder.path);
       assert.equal(await program.ended, 1);
       for (const part of says) assert.match(program.output(), part);

@@ -6,7 +6,7 @@ import { describe, it } from "node:test";
 import { readConfig } from "../../../adapters/standalone/config.ts";
 import { loadModules } from "../../../adapters/standalone/modules.ts";
 import { root, start, waitForUrl } from "../../support/programs.ts";
-import { FILES, graphs, project, serve } from "./config.harness.ts";
+import { createProject, FILES, graphs, serve } from "./config.harness.ts";
 
 describe("a configuration file", () => {
   it("may insert variables with LangGraph's prefix into webhooks, if it is a langgraph.json", async () => {
@@ -17,7 +17,7 @@ describe("a configuration file", () => {
       webhooks: { headers: { authorization: `Bearer \${{ env.${name} }}` }, ...webhooks },
     });
     const outcome = async (file: string, content: object): Promise<string> => {
-      using folder = project(content, file);
+      using folder = createProject(content, file);
       await using program = start("server.ts", ["--port", "0", "--database", ":memory:"], { cwd: folder.path });
       await Promise.race([program.printed(/Greenroom listening|greenroom: /), program.ended]);
       return program.output();
@@ -42,7 +42,7 @@ describe("a configuration file", () => {
   });
 
   it("takes authentication, embeddings and routes from files, and options by their names", async () => {
-    using folder = project({
+    using folder = createProject({
       graphs,
       auth: { path: "./src/auth.ts:auth", disable_studio_auth: true },
       store: { index: { dims: 2, embed: "./src/embed.ts:embed", fields: ["text"] }, ttl: { default_ttl: 60 } },
@@ -108,7 +108,7 @@ describe("a configuration file", () => {
   it("is read as a langgraph.json by its content, whatever its name is", async () => {
     const graphSettings = { made: "./src/graphs.ts:make" };
     const isLangGraph = (name: string, content: object): boolean => {
-      using folder = project({ graphs: graphSettings, ...content }, name);
+      using folder = createProject({ graphs: graphSettings, ...content }, name);
       const { graphs: entries, problems } = readConfig(join(folder.path, name));
       assert.deepEqual(problems, [], name);
       return entries[0]?.factory === true;
@@ -128,7 +128,7 @@ describe("a configuration file", () => {
     assert.ok(isLangGraph("langgraph.json", {}));
     assert.ok(!isLangGraph("greenroom.json", { node_version: "22" }));
     // A key of LangGraph that changes nothing here is named, and refuses nothing.
-    using folder = project(
+    using folder = createProject(
       { graphs: graphSettings, dependencies: ["."], dockerfile_lines: [], ui: {} },
       "langgraph.prod.json",
     );
@@ -137,7 +137,7 @@ describe("a configuration file", () => {
   });
 
   it("accepts the same as langgraph.json, also an Auth object of the SDK, and names keys without effect", async () => {
-    using folder = project(
+    using folder = createProject(
       {
         node_version: "22",
         dependencies: ["."],
@@ -204,7 +204,7 @@ describe("a configuration file", () => {
       ],
     ];
     for (const [config, ...says] of broken) {
-      using folder = project({ graphs, ...config });
+      using folder = createProject({ graphs, ...config });
       const file = join(folder.path, "greenroom.json");
       const { problems, modules } = readConfig(file);
       const problemText = [...problems, ...(await loadModules(modules)).problems].join("\n");
@@ -238,7 +238,7 @@ describe("a configuration file", () => {
       [{ graphs: {}, auth: 5, usage: [], store: null }, "graphs", "auth", "usage", "store"],
     ];
     for (const [config, ...keys] of broken) {
-      using folder = project(config);
+      using folder = createProject(config);
       await using program = start("server.ts", ["--port", "0"], { cwd: folder.path });
       assert.equal(await program.ended, 1);
       const problemKeys = [...program.output().matchAll(/^- greenroom\.json: ([^:]*): /gm)].map(([, key]) => key);

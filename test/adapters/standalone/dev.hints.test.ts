@@ -4,7 +4,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
-import { type Program, root, runtime, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
+import { createTemporaryFolder, type Program, root, runtime, start, waitForUrl } from "../../support/programs.ts";
 
 const AGENT = `import { lookUp } from "./lib/orders.ts";
 
@@ -37,8 +37,8 @@ interface Project extends Disposable {
   serve(): Program;
 }
 
-function project(): Project {
-  const folder = temporaryFolder();
+function createProject(): Project {
+  const folder = createTemporaryFolder();
   mkdirSync(join(folder.path, "lib"));
   const files = {
     "package.json": '{ "type": "module" }',
@@ -66,7 +66,7 @@ async function post(url: string, body: unknown): Promise<{ readonly status: numb
 
 describe("greenroom dev", () => {
   it("warns once about unknown keys of a request body, and not about those of the SDK", async () => {
-    using folder = project();
+    using folder = createProject();
     await using program = folder.dev();
     const url = await waitForUrl(program);
     const client = new Client({ apiUrl: url });
@@ -101,7 +101,7 @@ describe("greenroom dev", () => {
   });
 
   it("warns about an interrupt that was not yielded", async () => {
-    using folder = project();
+    using folder = createProject();
     await using program = folder.dev();
     const url = await waitForUrl(program);
     const yielded = await post(`${url}/runs/wait`, { assistant_id: "asker", input, context: { yields: true } });
@@ -113,7 +113,7 @@ describe("greenroom dev", () => {
   });
 
   it("suggests an assistant for a misspelled id", async () => {
-    using folder = project();
+    using folder = createProject();
     await using program = folder.dev();
     const url = await waitForUrl(program);
     const misspelt = await post(`${url}/runs/wait`, { assistant_id: "agnet", input });
@@ -132,7 +132,7 @@ describe("greenroom dev", () => {
   });
 
   it("prints the code of a thrown error, and only the frames of the project", async () => {
-    using folder = project();
+    using folder = createProject();
     await using program = folder.dev();
     const url = await waitForUrl(program);
     const unknown = { messages: [{ role: "user", content: "two" }] };

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { type Program, root, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
+import { createTemporaryFolder, type Program, root, start, waitForUrl } from "../../support/programs.ts";
 
 const FILES = {
   "package.json": '{ "type": "module" }',
@@ -16,8 +16,8 @@ exit "$(cat end)"
 `,
 };
 
-function project(): { readonly path: string; dev(command: string): Program } & Disposable {
-  const folder = temporaryFolder();
+function createProject(): { readonly path: string; dev(command: string): Program } & Disposable {
+  const folder = createTemporaryFolder();
   for (const [name, text] of Object.entries(FILES)) writeFileSync(join(folder.path, name), text);
   const args = ["--port", "0", "--database", ":memory:"];
   return { ...folder, dev: (run) => start("server.ts", ["dev", "--run", run, ...args], { cwd: folder.path }) };
@@ -25,7 +25,7 @@ function project(): { readonly path: string; dev(command: string): Program } & D
 
 describe("greenroom dev --run", () => {
   it("starts the command with the URL of the server, and ends it", async () => {
-    using folder = project();
+    using folder = createProject();
     await using program = folder.dev("sh page.sh");
     const url = await waitForUrl(program);
     assert.equal((await program.printed(/^page of (.*)$/m))[1], url);
@@ -38,7 +38,7 @@ describe("greenroom dev --run", () => {
     ["3", 1],
   ] as const) {
     it(`exits with the command's exit code ${code}`, async () => {
-      using folder = project();
+      using folder = createProject();
       await using program = folder.dev("sh page.sh");
       await program.printed(/^page of/m);
       writeFileSync(join(folder.path, "end"), code);
@@ -48,7 +48,7 @@ describe("greenroom dev --run", () => {
   }
 
   it("reports a missing command", async () => {
-    using folder = project();
+    using folder = createProject();
     await using program = folder.dev("no-such-program --open");
     assert.equal(await program.ended, 1);
     assert.match(program.output(), /^greenroom: --run: no-such-program --open ended with code 127$/m);

@@ -4,7 +4,7 @@ import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { watchFiles } from "../../../adapters/standalone/watch.ts";
-import { type Program, root, runtime, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
+import { createTemporaryFolder, type Program, root, runtime, start, waitForUrl } from "../../support/programs.ts";
 import { until } from "../../support/until.ts";
 
 const AGENT = `import { word } from "./words.js";
@@ -22,14 +22,14 @@ const FILES = {
   "lib/shout.ts": "export const shout = (text: string): string => text.concat('!');\n",
 };
 
-interface World extends Disposable {
+interface Harness extends Disposable {
   readonly path: string;
   write(name: string, text: string): void;
   dev(args?: readonly string[]): Program;
 }
 
-function project(extraFiles: Readonly<Record<string, string>> = {}): World {
-  const folder = temporaryFolder();
+function createProject(extraFiles: Readonly<Record<string, string>> = {}): Harness {
+  const folder = createTemporaryFolder();
   const write = (name: string, text: string): void => writeFileSync(join(folder.path, name), text);
   mkdirSync(join(folder.path, "lib"));
   for (const [name, text] of Object.entries({ ...FILES, ...extraFiles })) write(name, text);
@@ -58,30 +58,30 @@ async function answer(url: string, thread?: string): Promise<string | undefined>
 }
 
 /** Resolves once the program has reloaded this many times. */
-const reloads = (program: Program, times: number): Promise<unknown> =>
+const waitForReload = (program: Program, times: number): Promise<unknown> =>
   program.printed(new RegExp(`(?:^Reloaded in [\\s\\S]*?){${times}}`, "m"));
 
 describe("greenroom dev", () => {
   it("serves the new code of agents, of their imports and of the configuration; threads stay", async () => {
-    using folder = project();
+    using folder = createProject();
     await using program = folder.dev(["--database", ":memory:"]);
     const url = await waitForUrl(program);
     await program.printed(/^Watching 4 files/m);
     const { thread_id } = (await post(`${url}/threads`, {})) as { thread_id: string };
     assert.equal(await answer(url, thread_id), "one said Hi!");
     folder.write("words.js", 'export const word = "two";\n');
-    await reloads(program, 1);
+    await waitForReload(program, 1);
     assert.equal(await answer(url, thread_id), "two said Hi!");
     // As editors do that replace the file.
     folder.write("lib/new", "export const shout = (text: string): string => text.toUpperCase();\n");
     renameSync(join(folder.path, "lib/new"), join(folder.path, "lib/shout.ts"));
-    await reloads(program, 2);
+    await waitForReload(program, 2);
     assert.equal(await answer(url, thread_id), "TWO SAID HI");
     folder.write(
       "greenroom.json",
       '{ "graphs": { "agent": "./agent.ts:agent", "other": { "path": "./agent.ts:agent" } } }',
     );
-    await reloads(program, 3);
+    await waitForReload(program, 3);
     await post(`${url}/runs/wait`, { assistant_id: "other", input });
     const state = (await (await fetch(`${url}/threads/${thread_id}/state`)).json()) as {
       values: { messages: unknown[] };
@@ -92,7 +92,7 @@ describe("greenroom dev", () => {
   });
 
   it("prints the file, line and text of an error, keeps the old agents, and recovers", async () => {
-    using folder = project();
+    using folder = createProject();
     await using program = folder.dev();
     const url = await waitForUrl(program);
     await program.printed(/^Watching/m);
@@ -110,7 +110,7 @@ describe("greenroom dev", () => {
     assert.equal(await answer(url), "one said Hi!");
     // A file that nothing has imported so far mends it.
     folder.write("lib/two.ts", 'export const two: string = "two";\n');
-    await reloads(program, 1);
+    await waitForReload(program, 1);
     assert.equal(await answer(url), "two said Hi!");
     folder.write("greenroom.json", '{ "graphs": ');
     await program.printed(/greenroom\.json: cannot be read as JSON: .*(?:end of JSON|EOF)/i);
@@ -118,7 +118,7 @@ describe("greenroom dev", () => {
   });
 
   it("continues after a module that never ends to load", async () => {
-    using folder = project();
+    using folder = createProject();
     await using program = folder.dev();
     const url = await waitForUrl(program);
     await program.printed(/^Watching/m);
@@ -128,19 +128,19 @@ describe("greenroom dev", () => {
     // Bun drops no module that it is loading.
     if (runtime === "bun") return assert.match(program.output(), /restart/);
     folder.write("words.js", 'export const word = "two";\n');
-    await reloads(program, 1);
+    await waitForReload(program, 1);
     assert.equal(await answer(url), "two said Hi!");
   });
 
   it("watches the other folders if one cannot be read", () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const watch = watchFiles(join(folder.path, "gone/too"));
     watch.recordLoad([], 0, true);
     assert.deepEqual(watch.listFiles(), []);
   });
 
   it("waits for a project that cannot be loaded at the start", async () => {
-    using folder = project({ "words.js": "export const word = ;\n" });
+    using folder = createProject({ "words.js": "export const word = ;\n" });
     // No file that can be read.
     symlinkSync("loop.ts", join(folder.path, "loop.ts"));
     await using program = folder.dev();
@@ -154,7 +154,7 @@ describe("greenroom dev", () => {
 
   it("requeues a running run, and answers all requests meanwhile; a stream breaks, and resumes after its last frame", async () => {
     const holding = 'export async function* agent() {\n  yield "begun ";\n  await new Promise(() => {});\n}\n';
-    using folder = project({ "agent.ts": holding });
+    using folder = createProject({ "agent.ts": holding });
     await using program = folder.dev();
     const url = await waitForUrl(program);
     await program.printed(/^Watching/m);
@@ -177,7 +177,7 @@ describe("greenroom dev", () => {
       while (asks) statuses.add((await fetch(`${url}/threads/${thread_id}`)).status);
     })();
     folder.write("agent.ts", AGENT);
-    await reloads(program, 1);
+    await waitForReload(program, 1);
     // The connection breaks, so that clients reconnect.
     await read;
     assert.doesNotMatch(streamed, /event: end/);
@@ -203,7 +203,7 @@ import { interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/lan
 const ask = () => ({ messages: [{ type: "ai", content: "${text} " + interrupt("Name?") }] });
 export const agent = new StateGraph(MessagesAnnotation).addNode("ask", ask).addEdge(START, "ask").compile();
 `;
-      using folder = project({ "agent.ts": graph("Hello") });
+      using folder = createProject({ "agent.ts": graph("Hello") });
       symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"), "junction");
       await using program = folder.dev();
       const url = await waitForUrl(program);
@@ -212,7 +212,7 @@ export const agent = new StateGraph(MessagesAnnotation).addNode("ask", ask).addE
       const wait = `${url}/threads/${thread_id}/runs/wait`;
       assert.ok("__interrupt__" in (await post(wait, { assistant_id: "agent", input })));
       folder.write("agent.ts", graph("Good day"));
-      await reloads(program, 1);
+      await waitForReload(program, 1);
       const { messages } = (await post(wait, { assistant_id: "agent", command: { resume: "Ada" } })) as {
         messages: { content: string }[];
       };

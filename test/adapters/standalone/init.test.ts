@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readConfig } from "../../../adapters/standalone/config.ts";
-import { type Program, root, start, temporaryFolder } from "../../support/programs.ts";
+import { createTemporaryFolder, type Program, root, start } from "../../support/programs.ts";
 
 const COMMON = [
   ".env",
@@ -27,7 +27,7 @@ const TEMPLATES: Readonly<Record<string, readonly string[]>> = {
 };
 
 const init = (cwd: string, ...args: readonly string[]): Program => start("server.ts", ["init", ...args], { cwd });
-const filesIn = (folder: string): string[] =>
+const listFiles = (folder: string): string[] =>
   (readdirSync(folder, { recursive: true }) as string[])
     .filter((path) => statSync(join(folder, path)).isFile())
     .map((path) => path.replaceAll("\\", "/"))
@@ -36,7 +36,7 @@ const filesIn = (folder: string): string[] =>
 describe("greenroom init", () => {
   for (const [template, expectedFiles] of Object.entries(TEMPLATES)) {
     it(`writes a project: ${template}`, async () => {
-      using folder = temporaryFolder();
+      using folder = createTemporaryFolder();
       await using program = init(folder.path, "my-agent", "--template", template);
       assert.equal(await program.ended, 0, program.output());
       assert.match(
@@ -44,7 +44,7 @@ describe("greenroom init", () => {
         /^Created my-agent: .*\nNext:\n {2}cd my-agent\n {2}\S+ install\n {2}.* run dev\n$/s,
       );
       const projectPath = join(folder.path, "my-agent");
-      assert.deepEqual(filesIn(projectPath), [...COMMON, "tsconfig.json", ...expectedFiles].sort());
+      assert.deepEqual(listFiles(projectPath), [...COMMON, "tsconfig.json", ...expectedFiles].sort());
       const manifest = JSON.parse(readFileSync(join(projectPath, "package.json"), "utf8")) as Record<
         string,
         Record<string, string>
@@ -59,14 +59,14 @@ describe("greenroom init", () => {
       );
       assert.deepEqual(readConfig(join(projectPath, "greenroom.json")).problems, []);
       assert.match(readFileSync(join(projectPath, ".gitignore"), "utf8"), /^node_modules\/$[\s\S]*^\.env$/m);
-      for (const file of filesIn(projectPath)) {
+      for (const file of listFiles(projectPath)) {
         assert.doesNotMatch(readFileSync(join(projectPath, file), "utf8"), /__[A-Z]+__/, file);
       }
     });
   }
 
   it("writes into the current folder, whose name it keeps if that is a valid package name", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     mkdirSync(join(folder.path, "here/.git"), { recursive: true });
     mkdirSync(join(folder.path, "Two Words"));
     for (const [cwd, name] of [
@@ -81,7 +81,7 @@ describe("greenroom init", () => {
   });
 
   it("rejects folders with files, invalid names and unknown templates, all at once", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     mkdirSync(join(folder.path, "full"));
     writeFileSync(join(folder.path, "full/README.md"), "mine");
     writeFileSync(join(folder.path, "full/own.json"), '{ "name": "__NAME__" }');
@@ -93,7 +93,7 @@ describe("greenroom init", () => {
       /--template: there is no reakt; choose one:\n +function .*\n +langgraph .*\n +ai-sdk .*\n +ai-chat .*\n +react /,
     );
     assert.match(full.output(), /--fource: unknown option; did you mean --force\?/);
-    assert.deepEqual(filesIn(join(folder.path, "full")), ["README.md", "own.json"]);
+    assert.deepEqual(listFiles(join(folder.path, "full")), ["README.md", "own.json"]);
     await using named = init(folder.path, "My Agent");
     assert.equal(await named.ended, 1);
     assert.match(named.output(), /My Agent: cannot be the name of a package/);
@@ -117,7 +117,7 @@ describe("greenroom init", () => {
   });
 
   it("writes nothing through links, not even with --force", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const [projectPath, outside] = [join(folder.path, "my-agent"), join(folder.path, "outside")];
     for (const path of [projectPath, outside]) mkdirSync(path);
     writeFileSync(join(outside, "mine.env"), "MINE=1");

@@ -7,7 +7,7 @@ import { readConfig } from "../../../adapters/standalone/config.ts";
 import { importFile } from "../../../adapters/standalone/loader.ts";
 import { loadGraphs } from "../../../adapters/standalone/modules.ts";
 import { createPackageResolver } from "../../../adapters/standalone/packages.ts";
-import { root, runtime, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
+import { createTemporaryFolder, root, runtime, start, waitForUrl } from "../../support/programs.ts";
 
 const PROJECTS: Readonly<Record<string, readonly string[]>> = {
   template: ["agent"],
@@ -16,8 +16,8 @@ const PROJECTS: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Creates a folder with these files and the packages of this checkout. */
-function project(files: Readonly<Record<string, string>>): ReturnType<typeof temporaryFolder> {
-  const folder = temporaryFolder();
+function createProject(files: Readonly<Record<string, string>>): ReturnType<typeof createTemporaryFolder> {
+  const folder = createTemporaryFolder();
   for (const [name, text] of Object.entries(files)) {
     mkdirSync(dirname(join(folder.path, name)), { recursive: true });
     writeFileSync(join(folder.path, name), text);
@@ -50,7 +50,7 @@ describe("a project of LangGraph.js", () => {
   }
 
   it("may have env, dependencies and node_version in a greenroom.json too", () => {
-    using folder = project({
+    using folder = createProject({
       "greenroom.json": JSON.stringify({
         node_version: "22",
         dependencies: ["."],
@@ -67,7 +67,7 @@ describe("a project of LangGraph.js", () => {
 describe("the files of a project", () => {
   it("wait for their shared imports, also for those that wait themselves", async () => {
     const reads = 'import { state } from "./slow.ts";\nexport const read = state;\n';
-    using folder = project({
+    using folder = createProject({
       "package.json": '{ "type": "module" }',
       "slow.ts": "await new Promise((done) => setTimeout(done, 5));\nexport const state = 1;\n",
       "a.ts": reads,
@@ -81,7 +81,7 @@ describe("the files of a project", () => {
   it("fail again with their error, and name the file and its line", async () => {
     const fails =
       'interface Unused {\n  a: string;\n}\nexport const fails = (): never => {\n  throw new Error("no");\n};\n';
-    using folder = project({
+    using folder = createProject({
       "package.json": '{ "type": "module" }',
       "fails.ts": fails,
       "throws.ts": `await Promise.resolve();\nthrow new Error("not today");\n`,
@@ -103,7 +103,7 @@ describe("the files of a project", () => {
   // What is required stays apart on Bun, and Deno has no require in such a file.
   if (runtime === "node")
     it("share one LangGraph, however they import it", async () => {
-      using folder = project({
+      using folder = createProject({
         "package.json": '{ "type": "commonjs" }',
         "graph.ts":
           'import { StateGraph } from "@langchain/langgraph";\nexport const own = StateGraph;\nexport const other = require("@langchain/langgraph").StateGraph;\n',
@@ -129,7 +129,7 @@ describe("the packages of a graph", () => {
   };
 
   it("are those beside its file, also if the configuration is in another folder", async () => {
-    using folder = project(files);
+    using folder = createProject(files);
     const resolve = await createPackageResolver(
       {},
       join(folder.path, "apps/agent/src/graph.ts"),
@@ -140,7 +140,7 @@ describe("the packages of a graph", () => {
   });
 
   it("are checked at the start, and the error names the command that installs them", async () => {
-    using folder = project({
+    using folder = createProject({
       ...files,
       "apps/agent/node_modules/@langchain/core/index.js": 'throw new Error("half installed");\n',
     });

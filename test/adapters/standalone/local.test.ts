@@ -13,7 +13,7 @@ import { type TestService, testService } from "../../suite/kit.ts";
 
 type Agents = Parameters<typeof fromFunctions>[0];
 
-interface World extends AsyncDisposable {
+interface Harness extends AsyncDisposable {
   readonly kit: TestService;
   readonly local: LocalApi;
   /** Sends a request from outside. `as` null: without a credential. */
@@ -21,7 +21,7 @@ interface World extends AsyncDisposable {
 }
 
 /** Stores the user as owner, and filters by owner. */
-const owning = ({ value, user }: AuthContext): { owner: string } => {
+const addOwner = ({ value, user }: AuthContext): { owner: string } => {
   if ("metadata" in value) value.metadata = { ...(value.metadata as object | null), owner: user.identity };
   return { owner: user.identity };
 };
@@ -32,10 +32,10 @@ const custom = {
     if (name === undefined) throw Object.assign(new Error("Who are you?"), { status: 401 });
     return name;
   },
-  on: { threads: owning },
+  on: { threads: addOwner },
 };
 
-async function world(agents: Agents, app?: Hono, auth: object = { custom }): Promise<World> {
+async function createHarness(agents: Agents, app?: Hono, auth: object = { custom }): Promise<Harness> {
   const local = createLocalApi();
   const kit = await testService({ executor: local.wrapExecutor(fromFunctions(agents)), auth });
   const options = app ? { app } : {};
@@ -60,9 +60,9 @@ async function world(agents: Agents, app?: Hono, auth: object = { custom }): Pro
   };
 }
 
-const client = (): Client => new Client({ callerOptions: { maxRetries: 0 } });
-const ownThread = async (sdkClient = client()): Promise<string> => (await sdkClient.threads.create()).thread_id;
-const wait = async (at: World, as: string | null, assistant_id: string): Promise<Record<string, unknown>> => {
+const createClient = (): Client => new Client({ callerOptions: { maxRetries: 0 } });
+const ownThread = async (sdkClient = createClient()): Promise<string> => (await sdkClient.threads.create()).thread_id;
+const wait = async (at: Harness, as: string | null, assistant_id: string): Promise<Record<string, unknown>> => {
   const response = await at.send(as, "POST", "/runs/wait", { assistant_id, input: {} });
   return (await response.json()) as Record<string, unknown>;
 };
@@ -74,10 +74,10 @@ const readStatus = (call: Promise<unknown>): Promise<unknown> =>
 
 describe("a Client without a URL", () => {
   it("acts in a run as the user of the run, with no more permissions", async () => {
-    await using at = await world({
+    await using at = await createHarness({
       agent: async () => {
         const thread_id = await ownThread();
-        const foreign = (await client().threads.search({ limit: 100 })).filter(
+        const foreign = (await createClient().threads.search({ limit: 100 })).filter(
           ({ metadata }) => metadata?.owner !== "ann",
         );
         return { thread_id, foreign: foreign.length };
@@ -92,14 +92,14 @@ describe("a Client without a URL", () => {
 
   it("streams a run of another graph from within one, and stops it by a disconnect", async () => {
     const disconnected = Promise.withResolvers<void>();
-    await using at = await world({
+    await using at = await createHarness({
       outer: async () => {
         const users: string[] = [];
         const leave = new AbortController();
         const { signal } = leave;
         const options = { input: {}, streamMode: "values", onDisconnect: "cancel", signal } as const;
         try {
-          for await (const { event, data } of client().runs.stream(null, "inner", options)) {
+          for await (const { event, data } of createClient().runs.stream(null, "inner", options)) {
             if (event === "values") users.push(JSON.stringify(data));
             if (users.some((text) => text.includes("one"))) leave.abort(new Error("Seen enough"));
           }
@@ -128,7 +128,7 @@ describe("a Client without a URL", () => {
         const sdkClient = new Client({ apiKey: "the-server's", callerOptions: { maxRetries: 0 } });
         return c.json({ status: await readStatus(ownThread(sdkClient)) });
       });
-    await using at = await world({ agent: async () => ({}) }, app);
+    await using at = await createHarness({ agent: async () => ({}) }, app);
     assert.deepEqual(await (await at.send("ann", "GET", "/mine")).json(), { status: 200 });
     assert.deepEqual(await (await at.send(null, "GET", "/mine")).json(), { status: 401 });
     assert.equal((await at.send("ann", "GET", "/info")).headers.get("x-status"), "200");
@@ -164,13 +164,13 @@ describe("a Client without a URL", () => {
   it("has no credential if it was made outside of runs and requests, and acts for no other run if it is shared", async () => {
     const outside: Client[] = [];
     let shared: Client | undefined;
-    await using at = await world({
+    await using at = await createHarness({
       agent: async () => {
-        shared ??= client();
+        shared ??= createClient();
         return { outside: await readStatus(ownThread(outside[0])), shared: await readStatus(ownThread(shared)) };
       },
     });
-    outside.push(client());
+    outside.push(createClient());
     assert.equal(await readStatus(ownThread(outside[0])), 401);
     assert.deepEqual(await wait(at, "ann", "agent"), { outside: 401, shared: 200 });
     assert.deepEqual(await wait(at, "bob", "agent"), { outside: 401, shared: 403 });
@@ -182,7 +182,7 @@ describe("a Client without a URL", () => {
     const both = Promise.withResolvers<void>();
     const outside: Client[] = [];
     let runs = 0;
-    await using at = await world({
+    await using at = await createHarness({
       agent: async () => {
         runs += 1;
         if (runs === 2) both.resolve();
@@ -190,7 +190,7 @@ describe("a Client without a URL", () => {
         return { said: await Promise.all(Array.from({ length: 8 }, () => readStatus(ownThread(outside[0])))) };
       },
     });
-    outside.push(client());
+    outside.push(createClient());
     const answers = await Promise.all([wait(at, "ann", "agent"), wait(at, "bob", "agent")]);
     assert.deepEqual(
       answers.flatMap((answer) => answer.said),
@@ -200,12 +200,12 @@ describe("a Client without a URL", () => {
 
   it("works without authentication", async () => {
     const outside: Client[] = [];
-    await using at = await world(
+    await using at = await createHarness(
       { agent: async () => ({ outside: await readStatus(ownThread(outside[0])) }) },
       undefined,
       {},
     );
-    outside.push(client());
+    outside.push(createClient());
     assert.deepEqual(await wait(at, null, "agent"), { outside: 200 });
     assert.equal(await readStatus(ownThread(outside[0])), 200);
   });
@@ -216,10 +216,10 @@ describe("a Client without a URL", () => {
     early.close();
     const agent = (name: string) => async () => ({
       name,
-      graphs: (await client().assistants.search()).map((a) => a.graph_id),
+      graphs: (await createClient().assistants.search()).map((a) => a.graph_id),
     });
-    await using server = await world({ one: agent("one") }, undefined, {});
-    await using two = await world({ two: agent("two") }, undefined, {});
+    await using server = await createHarness({ one: agent("one") }, undefined, {});
+    await using two = await createHarness({ two: agent("two") }, undefined, {});
     assert.deepEqual(await wait(server, null, "one"), { name: "one", graphs: ["one"] });
     assert.deepEqual(await wait(two, null, "two"), { name: "two", graphs: ["two"] });
     two.local.close();
@@ -230,7 +230,7 @@ describe("a Client without a URL", () => {
   it("ends its waits by its signal", async () => {
     const go = Promise.withResolvers<void>();
     const runStarted = Promise.withResolvers<void>();
-    await using at = await world(
+    await using at = await createHarness(
       {
         async agent() {
           runStarted.resolve();
@@ -241,7 +241,7 @@ describe("a Client without a URL", () => {
       undefined,
       {},
     );
-    const sdkClient = client();
+    const sdkClient = createClient();
     const stop = new AbortController();
     const waiting = sdkClient.runs.wait(null, "agent", { input: {}, signal: stop.signal });
     await runStarted.promise;
@@ -262,7 +262,7 @@ describe("getLogger()", () => {
     const remove = installLogger((record) => void records.push(record));
     const logger = getLogger();
     {
-      await using at = await world(
+      await using at = await createHarness(
         {
           agent: async () => {
             logger.info("In a run", { seen: 1, level: "mine" });

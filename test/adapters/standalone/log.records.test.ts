@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { formatTextLine } from "../../../adapters/standalone/log.ts";
 import { waitForUrl } from "../../support/programs.ts";
-import { graphs, project, serve } from "./config.harness.ts";
+import { createProject, graphs, serve } from "./config.harness.ts";
 
 describe("the log of the stand-alone server", () => {
   it("is a line of JSON for each record if the output is no terminal", async () => {
-    using folder = project({ graphs, http: { app: "./src/app.ts:app" } });
+    using folder = createProject({ graphs, http: { app: "./src/app.ts:app" } });
     await using program = serve(folder.path);
     const url = await waitForUrl(program);
     const response = await fetch(`${url}/fails`, { headers: { "x-request-id": "mine", "x-session-token": "canary" } });

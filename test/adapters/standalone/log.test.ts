@@ -7,29 +7,29 @@ import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { createLog, type LogFormat, type LogLevel, type Output } from "../../../adapters/standalone/log.ts";
 import type { Handler } from "../../../lib/http/handler.ts";
 import { createService, fromFunctions, type LogRecord } from "../../../lib/mod.ts";
-import { start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
+import { createTemporaryFolder, start, waitForUrl } from "../../support/programs.ts";
 
 const TOKEN = "9f0f0f0f-1111-4222-8333-444444444444";
 
 /** Returns a log, and the list of lines that it writes. */
-function logging(level: LogLevel, color = false, format: LogFormat = "text") {
+function createRecordedLog(level: LogLevel, color = false, format: LogFormat = "text") {
   const lines: string[] = [];
   const to = (name: string): Output => ({ color, write: (line) => void lines.push(`${name} ${line}`) });
   return { log: createLog({ level, format, out: to("out"), err: to("err") }), lines };
 }
 
-const answering =
+const createEchoService =
   (status: number): Handler =>
   async () =>
     new Response("", { status, headers: { "x-request-id": "r1" } });
 
-const untimed = (lines: readonly string[]): string[] =>
+const removeTimes = (lines: readonly string[]): string[] =>
   lines.map((line) => line.replace(/\d\d:\d\d:\d\d\.\d{3}/, "T").replace(/\b\d+ ms/, "N ms"));
 
 describe("the log of the stand-alone server", () => {
   it("has a line for each request, without queries and the ids of feedback tokens", async () => {
-    const { log, lines } = logging("info");
-    const handler = log.wrapHandler(answering(200));
+    const { log, lines } = createRecordedLog("info");
+    const handler = log.wrapHandler(createEchoService(200));
     for (const path of [
       "/threads/a%20b?api_key=secret#x",
       "",
@@ -39,7 +39,7 @@ describe("the log of the stand-alone server", () => {
     ]) {
       await handler(new Request(`http://x${path}`, { method: "POST" }));
     }
-    assert.deepEqual(untimed(lines), [
+    assert.deepEqual(removeTimes(lines), [
       "out T POST /threads/a%20b 200 N ms request_id=r1",
       "out T POST / 200 N ms request_id=r1",
       "out T POST /api/v1/feedback/tokens/*** 200 N ms request_id=r1",
@@ -53,30 +53,30 @@ describe("the log of the stand-alone server", () => {
       ["debug", 4],
       ["info", 1],
     ] as const) {
-      const { log, lines } = logging(level);
-      const handler = log.wrapHandler(answering(200));
+      const { log, lines } = createRecordedLog(level);
+      const handler = log.wrapHandler(createEchoService(200));
       for (const path of ["/ok", "/ready", "/metrics?format=json", "/info"]) {
         await handler(new Request(`http://x${path}`));
       }
       assert.equal(lines.length, count);
     }
-    const { log, lines } = logging("warn");
-    const handler = answering(500);
+    const { log, lines } = createRecordedLog("warn");
+    const handler = createEchoService(500);
     assert.equal(log.wrapHandler(handler), handler);
     assert.equal(log.onRunFinished, undefined);
     log.write({ level: "info", message: "quiet" });
     log.write({ level: "warn", message: "loud" });
-    assert.deepEqual(untimed(lines), ["err T warn loud"]);
+    assert.deepEqual(removeTimes(lines), ["err T warn loud"]);
   });
 
   it("has colours if they are supported", async () => {
-    const { log, lines } = logging("info", true);
-    await log.wrapHandler(answering(404))(new Request("http://x/nowhere"));
+    const { log, lines } = createRecordedLog("info", true);
+    await log.wrapHandler(createEchoService(404))(new Request("http://x/nowhere"));
     assert.ok((lines[0] ?? "").includes("GET /nowhere \u001b[33m404\u001b[0m"));
   });
 
   it("has a line for each ended run, and leaves failed runs to the library", () => {
-    const { log, lines } = logging("info");
+    const { log, lines } = createRecordedLog("info");
     const run = { run_id: "r", thread_id: "t", assistant_id: "a", graph_id: "agent", metadata: {}, attempt: 1 };
     const times = { started_at: "2026-01-01T00:00:00.000Z", ended_at: "2026-01-01T00:00:01.500Z" };
     for (const status of ["success", "interrupted", "error", "timeout"] as const) {
@@ -89,7 +89,7 @@ describe("the log of the stand-alone server", () => {
   });
 
   it("of a program is JSON: a failed run is there once, with its stack, and so is a 501 for its route", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     mkdirSync(join(folder.path, "src"));
     writeFileSync(
       join(folder.path, "src/agents.mjs"),
@@ -141,7 +141,7 @@ describe("the log of the stand-alone server", () => {
   });
 
   it("is text with that setting, and rejects other levels and formats", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     writeFileSync(join(folder.path, "agents.mjs"), "export async function* idle() {}\n");
     writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs: { idle: "./agents.mjs:idle" } }));
     const at = { cwd: folder.path };
@@ -169,13 +169,13 @@ describe("an embedded service", () => {
       }),
       environment: { log: (record) => void log.push(record) },
     });
-    const ran = async (assistant_id: string): Promise<string> => {
+    const runAgent = async (assistant_id: string): Promise<string> => {
       const { run, result } = await service.runs.wait(null, { assistant_id });
       await result;
       return run.run_id;
     };
-    await ran("works");
-    const run_id = await ran("fails");
+    await runAgent("works");
+    const run_id = await runAgent("fails");
     await service.stop(0);
     const failed = log.filter((record) => record.run_id === run_id);
     assert.deepEqual(

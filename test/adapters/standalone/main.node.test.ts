@@ -6,13 +6,13 @@ import { join } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
 import { pathToFileURL } from "node:url";
-import { root, temporaryFolder } from "../../support/programs.ts";
+import { createTemporaryFolder, root } from "../../support/programs.ts";
 
 const at = (path: string): string => JSON.stringify(pathToFileURL(join(root, path)).href);
 
 /** Returns those of these modules of Node that are loaded after a program. */
-function loadedBy(program: string, modules: readonly string[]): unknown {
-  using folder = temporaryFolder();
+function listLoadedModules(program: string, modules: readonly string[]): unknown {
+  using folder = createTemporaryFolder();
   const file = join(folder.path, "program.mjs");
   const report = `console.log(JSON.stringify(${JSON.stringify(modules)}.filter((name) => process.moduleLoadList.includes("NativeModule " + name))));`;
   writeFileSync(file, `${program}\n${report}`);
@@ -27,12 +27,12 @@ describe("a start", () => {
       import { nodeSqlite } from ${at("adapters/sqlite/node.ts")};
       const executor = fromFunctions({ echo: () => "x" });
       await (await createService({ storage: nodeSqlite(":memory:"), executor })).stop(0);`;
-    assert.deepEqual(loadedBy(program, ["https", "sqlite"]), ["sqlite"]);
+    assert.deepEqual(listLoadedModules(program, ["https", "sqlite"]), ["sqlite"]);
   });
 
   it("of the command loads no other command", () => {
     // `dev` starts a browser.
     const program = `await import(${at("adapters/standalone/main.ts")});`;
-    assert.deepEqual(loadedBy(program, ["child_process", "fs"]), ["fs"]);
+    assert.deepEqual(listLoadedModules(program, ["child_process", "fs"]), ["fs"]);
   });
 });

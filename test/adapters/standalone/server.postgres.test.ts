@@ -3,7 +3,7 @@ import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { startPostgres, type TestPostgres } from "../../support/postgres-server.ts";
-import { root, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
+import { createTemporaryFolder, root, start, waitForUrl } from "../../support/programs.ts";
 
 const secret = "s3cret-w0rd";
 
@@ -13,8 +13,8 @@ before(async () => {
 });
 after(() => server.stop());
 
-function project(): ReturnType<typeof temporaryFolder> {
-  const folder = temporaryFolder();
+function createProject(): ReturnType<typeof createTemporaryFolder> {
+  const folder = createTemporaryFolder();
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs: { echo: "./echo.ts:echo" } }));
   writeFileSync(join(folder.path, "echo.ts"), "export const echo = () => 'Hello';\n");
   return folder;
@@ -23,7 +23,7 @@ function project(): ReturnType<typeof temporaryFolder> {
 describe("the stand-alone server on Postgres", () => {
   it("serves, and names the database without its user and password", async () => {
     const { url } = await server.database();
-    using folder = project();
+    using folder = createProject();
     await using program = start("server.ts", ["--port", "0"], { cwd: folder.path, env: { GREENROOM_DATABASE: url } });
     const at = await waitForUrl(program);
     const answer = await fetch(`${at}/runs/wait`, {
@@ -51,7 +51,7 @@ describe("the stand-alone server on Postgres", () => {
       ],
     ];
     for (const [args, env, says] of refused) {
-      using folder = project();
+      using folder = createProject();
       await using program = start("server.ts", ["--port", "0", ...args], { cwd: folder.path, env });
       assert.equal(await program.ended, 1);
       assert.match(program.output(), says);
@@ -62,7 +62,7 @@ describe("the stand-alone server on Postgres", () => {
 
 describe("greenroom/postgres without the package pg", () => {
   it("reports the package to install", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     for (const part of ["adapters/postgres", "adapters/sql", "lib"]) {
       cpSync(join(root, part), join(folder.path, part), { recursive: true });
     }

@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
-import { type Program, root, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
+import { createTemporaryFolder, type Program, root, start, waitForUrl } from "../../support/programs.ts";
 
 const agents = `
 export async function* writer({ messages }) {
@@ -29,8 +29,8 @@ export const make = (config) => saying(config.configurable.place).compile();
 `;
 
 /** Creates a folder with a configuration and its agents. */
-function project(config: unknown, name = "greenroom.json"): ReturnType<typeof temporaryFolder> {
-  const folder = temporaryFolder();
+function createProject(config: unknown, name = "greenroom.json"): ReturnType<typeof createTemporaryFolder> {
+  const folder = createTemporaryFolder();
   mkdirSync(join(folder.path, "src"));
   writeFileSync(join(folder.path, "src/agents.ts"), agents);
   writeFileSync(join(folder.path, name), typeof config === "string" ? config : JSON.stringify(config));
@@ -57,7 +57,7 @@ const statusFor = (url: string, headers: Record<string, string>): Promise<number
 
 describe("the stand-alone server", () => {
   it("is killed, and continues the conversation after a restart", async () => {
-    using folder = project({ graphs });
+    using folder = createProject({ graphs });
     const first = serve(folder.path);
     let assistant_id: string;
     let thread_id: string;
@@ -108,7 +108,7 @@ describe("the stand-alone server", () => {
   });
 
   it("stops on SIGTERM and SIGINT with exit code 0", async () => {
-    using folder = project({ graphs });
+    using folder = createProject({ graphs });
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
       await using program = serve(folder.path);
       const url = await waitForUrl(program);
@@ -119,7 +119,7 @@ describe("the stand-alone server", () => {
   });
 
   it("accepts the host names of this machine only, and sends no CORS headers to a foreign page", async () => {
-    using folder = project({
+    using folder = createProject({
       graphs,
       http: { cors: { allow_origins: ["https://app.example"] }, disable_webhooks: true },
     });
@@ -135,7 +135,7 @@ describe("the stand-alone server", () => {
   });
 
   it("reads variables if a flag is missing", async () => {
-    using folder = project({ graphs }, "other.json");
+    using folder = createProject({ graphs }, "other.json");
     const env = {
       GREENROOM_CONFIG: "other.json",
       GREENROOM_DATABASE: "data/agents.db",
@@ -152,7 +152,7 @@ describe("the stand-alone server", () => {
   });
 
   it("rejects a port that is in use", async () => {
-    using folder = project({ graphs });
+    using folder = createProject({ graphs });
     const otherServer = createServer();
     await new Promise<void>((resolve) => otherServer.listen(0, "127.0.0.1", resolve));
     try {
@@ -166,7 +166,7 @@ describe("the stand-alone server", () => {
   });
 
   it("chooses the next free port and reports it", async () => {
-    using folder = project({ graphs });
+    using folder = createProject({ graphs });
     await using server = start("server.ts", ["--database", ":memory:"], { cwd: folder.path });
     const first = Number(new URL(await waitForUrl(server)).port);
     await using two = start("server.ts", ["--database", ":memory:"], { cwd: folder.path });
@@ -176,7 +176,7 @@ describe("the stand-alone server", () => {
   });
 
   it("prints its help and its version, and suggests a similar command", async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const says = async (args: readonly string[], code: number): Promise<string> => {
       await using program = start("server.ts", args, { cwd: folder.path, env: { GREENROOM_PORT: "none" } });
       assert.equal(await program.ended, code, program.output());
@@ -198,7 +198,7 @@ describe("the stand-alone server", () => {
   });
 
   it("names every invalid option", async () => {
-    using folder = project({ graphs });
+    using folder = createProject({ graphs });
     const args = ["--prot=1", "--workers", "many", "--grace-ms", "soon", "--database", "mysql://db/x"];
     await using program = start("server.ts", args, { cwd: folder.path, env: { GREENROOM_PORT: "70000" } });
     assert.equal(await program.ended, 1);
@@ -214,7 +214,7 @@ describe("the stand-alone server", () => {
   });
 
   it("names the variable or the flag, whichever was set", async () => {
-    using folder = project({ graphs });
+    using folder = createProject({ graphs });
     mkdirSync(join(folder.path, "adir"));
     const cases: readonly (readonly [option: string, value: string, says: RegExp])[] = [
       ["host", "0.0.0.0", /: the server has no authentication/],
@@ -247,7 +247,7 @@ describe("the stand-alone server", () => {
   });
 
   it("reports an unreachable libSQL server in one line, without a token", async () => {
-    using folder = project({ graphs });
+    using folder = createProject({ graphs });
     const secret = "s3cret-w0rd";
     const unreachable =
       /Cannot use the database server \S+127\.0\.0\.1:9\S* \(.*\): check the address and that the server runs\.$/m;
@@ -330,13 +330,13 @@ describe("the stand-alone server", () => {
       ["{", /cannot be read as JSON/],
     ];
     for (const [config, ...says] of broken) {
-      using folder = project(config);
+      using folder = createProject(config);
       await using program = serve(folder.path, ["--database", ":memory:"]);
       assert.equal(await program.ended, 1);
       for (const part of says) assert.match(program.output(), part);
       assert.doesNotMatch(program.output(), /^\s+at /m);
     }
-    using empty = temporaryFolder();
+    using empty = createTemporaryFolder();
     await using program = serve(empty.path);
     assert.equal(await program.ended, 1);
     assert.match(program.output(), /No greenroom\.json or langgraph\.json/);
@@ -345,7 +345,7 @@ describe("the stand-alone server", () => {
   });
 
   it("reads graphs, factories and env of a langgraph.json; it names the other keys", async () => {
-    using folder = project(
+    using folder = createProject(
       {
         node_version: "22",
         dependencies: ["."],
@@ -386,7 +386,7 @@ describe("the stand-alone server", () => {
   });
 
   it("hosts a factory of a greenroom.json, and TypeScript that Node cannot strip", async () => {
-    using folder = project({
+    using folder = createProject({
       graphs: { made: { path: "./src/made.ts:make", factory: true }, modern: "./src/modern.ts:modern" },
     });
     writeFileSync(join(folder.path, "src/made.ts"), madeSource);

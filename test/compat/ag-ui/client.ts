@@ -43,13 +43,13 @@ export function createClient(
   const [Agent, schemas] = CLIENTS[kind];
   const url = `http://localhost/ag-ui/${graph}`;
   /** An abort ends the body, as over a socket. */
-  const hangingUp = async (input: string, init: RequestInit): Promise<Response> => {
+  const disconnectAfter = async (input: string, init: RequestInit): Promise<Response> => {
     const response = await fetch(input, init);
     const { signal } = init;
     const body = signal ? response.body?.pipeThrough(new TransformStream(), { signal }) : response.body;
     return new Response(body, response);
   };
-  const agent = new Agent({ url, threadId: `thread-${++count}`, fetch: hangingUp, ...options });
+  const agent = new Agent({ url, threadId: `thread-${++count}`, fetch: disconnectAfter, ...options });
   const events: Event[] = [];
   const errors: unknown[] = [];
   return {
@@ -73,7 +73,7 @@ export function createClient(
   };
 }
 
-export const types = ({ events }: Client): string[] => events.map(({ type }) => type);
-export const outcome = ({ events }: Client): JsonObject => (events.at(-1) as JsonObject).outcome as JsonObject;
-export const interrupts = (client: Client): JsonObject[] => outcome(client).interrupts as JsonObject[];
+export const listTypes = ({ events }: Client): string[] => events.map(({ type }) => type);
+export const findOutcome = ({ events }: Client): JsonObject => (events.at(-1) as JsonObject).outcome as JsonObject;
+export const listInterrupts = (client: Client): JsonObject[] => findOutcome(client).interrupts as JsonObject[];
 export const readLastContent = ({ agent }: Client): unknown => agent.messages.at(-1)?.content;

@@ -32,7 +32,7 @@ const titled = (value: string, title: string): JsonObject[] =>
   ["First", "Second", "Third"].map((ordinal, at) => ({ const: `${value}${at + 1}`, title: `${ordinal} ${title}` }));
 
 /** Asks, then says what was answered. */
-const asks =
+const createAsker =
   (question: JsonObject | ((state: JsonObject) => JsonObject), reply: (answer: JsonObject) => string): AgentFunction =>
   ({ command, interrupt: ask, state }) => {
     const answer = command?.resume;
@@ -74,18 +74,18 @@ const functions: Record<string, AgentFunction> = {
     }
     yield "Done";
   },
-  test_elicitation: asks(
+  test_elicitation: createAsker(
     (state) => ({
       message: state.message ?? "",
       requestedSchema: form({ username: { type: "string" }, email: { type: "string" } }),
     }),
     (answer) => `User response: ${format(answer)}`,
   ),
-  test_sampling: asks(
+  test_sampling: createAsker(
     (state) => sample("sample", String(state.prompt)),
     ({ content }) => `LLM response: ${(content as JsonObject).text}`,
   ),
-  test_elicitation_sep1034_defaults: asks(
+  test_elicitation_sep1034_defaults: createAsker(
     {
       message: "Please confirm",
       requestedSchema: form({
@@ -98,7 +98,7 @@ const functions: Record<string, AgentFunction> = {
     },
     (answer) => `Elicitation completed: action=accept, content=${format(answer)}`,
   ),
-  test_elicitation_sep1330_enums: asks(
+  test_elicitation_sep1330_enums: createAsker(
     {
       message: "Please choose",
       requestedSchema: form({
@@ -115,14 +115,17 @@ const functions: Record<string, AgentFunction> = {
     },
     (answer) => `Elicitation completed: action=accept, content=${format(answer)}`,
   ),
-  test_input_required_result_elicitation: asks(NAME, ({ name }) => `Hello, ${name}!`),
-  test_input_required_result_sampling: asks(sample("capital_question", "What is the capital of France?"), format),
-  test_input_required_result_list_roots: asks(ROOTS, format),
-  test_input_required_result_request_state: asks(
+  test_input_required_result_elicitation: createAsker(NAME, ({ name }) => `Hello, ${name}!`),
+  test_input_required_result_sampling: createAsker(
+    sample("capital_question", "What is the capital of France?"),
+    format,
+  ),
+  test_input_required_result_list_roots: createAsker(ROOTS, format),
+  test_input_required_result_request_state: createAsker(
     elicit("confirm", "Please confirm", { ok: { type: "boolean" } }),
     () => "state-ok",
   ),
-  test_input_required_result_tampered_state: asks(
+  test_input_required_result_tampered_state: createAsker(
     elicit("confirm", "Please confirm", { ok: { type: "boolean" } }),
     () => "state-ok",
   ),
@@ -135,9 +138,12 @@ const functions: Record<string, AgentFunction> = {
       yield ask(elicit("step2", "Step 2: What is your favorite color?", { color: { type: "string" } }));
     } else yield `${state.name} likes ${answer.color}`;
   },
-  test_input_required_result_capabilities: asks(sample("capital_question", "What is the capital of France?"), format),
+  test_input_required_result_capabilities: createAsker(
+    sample("capital_question", "What is the capital of France?"),
+    format,
+  ),
   test_missing_capability: () => "ok",
-  test_streaming_elicitation: asks(NAME, ({ name }) => `Hello, ${name}!`),
+  test_streaming_elicitation: createAsker(NAME, ({ name }) => `Hello, ${name}!`),
   test_logging_tool: () => "ok",
   greet: ({ state }) => `Hello, ${state.name}!`,
   async slow_compute({ state, signal }) {
@@ -148,7 +154,7 @@ const functions: Record<string, AgentFunction> = {
     await wait(1000);
     throw new Error("The job failed");
   },
-  confirm_delete: asks(
+  confirm_delete: createAsker(
     (state) => elicit("confirm", `Delete ${state.filename ?? "it"}?`, { confirm: { type: "boolean" } }),
     ({ confirm }) => (confirm ? "Deleted" : "Kept"),
   ),
@@ -162,7 +168,7 @@ const functions: Record<string, AgentFunction> = {
 };
 
 /** Creates a graph whose nodes ask at the same time. */
-export function together(questions: readonly JsonObject[]): GraphLike {
+export function createParallelGraph(questions: readonly JsonObject[]): GraphLike {
   const State = Annotation.Root({
     answers: Annotation<JsonObject[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
   });
@@ -177,8 +183,12 @@ export function together(questions: readonly JsonObject[]): GraphLike {
 }
 
 const graphs = {
-  test_input_required_result_multiple_inputs: together([NAME, sample("greeting", "Generate a greeting"), ROOTS]),
-  multi_input: together([
+  test_input_required_result_multiple_inputs: createParallelGraph([
+    NAME,
+    sample("greeting", "Generate a greeting"),
+    ROOTS,
+  ]),
+  multi_input: createParallelGraph([
     elicit("first", "The first?", { name: { type: "string" } }),
     elicit("second", "The second?", { name: { type: "string" } }),
   ]),
@@ -217,7 +227,7 @@ const SCHEMAS: Readonly<Record<string, JsonObject>> = {
   },
 };
 
-export function conformanceExecutor(): Executor {
+export function createConformanceExecutor(): Executor {
   const timed: Record<string, { agent: AgentFunction; timeout_ms: number }> = {
     protocol_error_job: { agent: ({ signal }) => wait(60_000, "", { signal }), timeout_ms: 1000 },
   };

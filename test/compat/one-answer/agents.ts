@@ -41,7 +41,7 @@ export class Payments {
 
 const State = Annotation.Root({ ...MessagesAnnotation.spec, paid: Annotation<string> });
 
-export function payingAgents(payments: Payments): Executor {
+export function createPayingAgents(payments: Payments): Executor {
   // Both interrupts in one node: before LangGraph 1.5 they have one id.
   const pay = async (_state: unknown, config: { readonly configurable?: Record<string, unknown> }) => {
     const thread_id = String(config.configurable?.thread_id);

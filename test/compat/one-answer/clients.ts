@@ -7,7 +7,7 @@ import type { JsonObject } from "../../../lib/json.ts";
 import type { Service } from "../../../lib/mod.ts";
 import { asker, FORMS, TASKS } from "../../lib/http/endpoints/mcp/mcp.harness.ts";
 import { until } from "../../support/until.ts";
-import { createClient, interrupts } from "../ag-ui/client.ts";
+import { createClient, listInterrupts } from "../ag-ui/client.ts";
 import { openChat } from "../ai/chat.ts";
 import { FIRST } from "./agents.ts";
 
@@ -70,7 +70,7 @@ const agui: Protocol = {
     const threadId = crypto.randomUUID();
     const first = createClient(recording(server), agent, "1.0.0", { threadId });
     await first.say("Pay");
-    const [question] = interrupts(first);
+    const [question] = listInterrupts(first);
     assert.equal(question?.message, FIRST);
     return {
       thread_id: threadId,

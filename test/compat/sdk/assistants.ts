@@ -1,7 +1,7 @@
 /** Assistants, as a stock client has them. */
 import assert from "node:assert/strict";
 import { isObject } from "../../../lib/json.ts";
-import { ABSENT, refused, type Suite, UUID } from "./bench.ts";
+import { ABSENT, assertRefused, type Suite, UUID } from "./bench.ts";
 
 export function assistants({ describe, it, name, bench }: Suite): void {
   describe(`${name}: assistants`, () => {
@@ -18,7 +18,7 @@ export function assistants({ describe, it, name, bench }: Suite): void {
       const graphs = systemAssistants.map((assistant) => assistant.graph_id).sort();
       assert.ok(graphs.includes("agent") && graphs.includes("chat"));
       assert.equal(new Set(graphs).size, graphs.length);
-      await refused(client.assistants.delete("agent"), 409, /default assistant/);
+      await assertRefused(client.assistants.delete("agent"), 409, /default assistant/);
     });
 
     it("are created, changed, reset and deleted, version by version", async () => {
@@ -76,7 +76,7 @@ export function assistants({ describe, it, name, bench }: Suite): void {
       );
 
       await client.assistants.delete(id);
-      await refused(client.assistants.get(id), 404, /not found/);
+      await assertRefused(client.assistants.get(id), 404, /not found/);
     });
 
     it("are found by graph, name and metadata, page by page", async () => {
@@ -143,8 +143,8 @@ export function assistants({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { client } = at;
       const { assistant_id } = await client.assistants.create({ graphId: "agent", name: "Kept" });
-      await refused(client.assistants.create({ graphId: "nope" }), 404, /nope/);
-      await refused(client.assistants.create({ graphId: "agent", assistantId: assistant_id }), 409, /exists/);
+      await assertRefused(client.assistants.create({ graphId: "nope" }), 404, /nope/);
+      await assertRefused(client.assistants.create({ graphId: "agent", assistantId: assistant_id }), 409, /exists/);
       const assistant = await client.assistants.create({
         graphId: "chat",
         assistantId: assistant_id,
@@ -152,14 +152,14 @@ export function assistants({ describe, it, name, bench }: Suite): void {
         ifExists: "do_nothing",
       });
       assert.deepEqual([assistant.name, assistant.graph_id], ["Kept", "agent"]);
-      await refused(client.assistants.create({ graphId: "agent", assistantId: "no-uuid" }), 422, /assistant_id/);
-      await refused(client.assistants.get(ABSENT), 404, /not found/);
-      await refused(client.assistants.update(ABSENT, { name: "x" }), 404, /not found/);
-      await refused(client.assistants.setLatest(assistant_id, 99), 404, /version 99/);
-      await refused(client.assistants.getVersions(ABSENT), 404, /not found/);
-      await refused(client.assistants.search({ limit: 0 }), 422, /limit/);
-      await refused(client.assistants.search({ limit: 1001 }), 422, /limit/);
-      await refused(client.assistants.search({ sortBy: "height" as "name" }), 422, /sort_by/);
+      await assertRefused(client.assistants.create({ graphId: "agent", assistantId: "no-uuid" }), 422, /assistant_id/);
+      await assertRefused(client.assistants.get(ABSENT), 404, /not found/);
+      await assertRefused(client.assistants.update(ABSENT, { name: "x" }), 404, /not found/);
+      await assertRefused(client.assistants.setLatest(assistant_id, 99), 404, /version 99/);
+      await assertRefused(client.assistants.getVersions(ABSENT), 404, /not found/);
+      await assertRefused(client.assistants.search({ limit: 0 }), 422, /limit/);
+      await assertRefused(client.assistants.search({ limit: 1001 }), 422, /limit/);
+      await assertRefused(client.assistants.search({ sortBy: "height" as "name" }), 422, /sort_by/);
     });
   });
 }

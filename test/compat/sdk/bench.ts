@@ -54,7 +54,7 @@ export interface Message extends JsonObject {
 
 export const UUID: RegExp = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 export const ABSENT = "00000000-0000-4000-8000-00000000dead";
-export const human = (content: string): { messages: { role: string; content: string }[] } => ({
+export const createHumanInput = (content: string): { messages: { role: string; content: string }[] } => ({
   messages: [{ role: "user", content }],
 });
 
@@ -85,8 +85,8 @@ export const ALL_MODES = [
 ] as const;
 
 export const getMessages = (values: unknown): Message[] => (values as { messages: Message[] }).messages;
-export const contents = (values: unknown): string[] => getMessages(values).map((message) => message.content);
-export const names = (frames: readonly Frame[]): string[] => frames.map((frame) => frame.event);
+export const readContents = (values: unknown): string[] => getMessages(values).map((message) => message.content);
+export const listEventNames = (frames: readonly Frame[]): string[] => frames.map((frame) => frame.event);
 export const filterData = (frames: readonly Frame[], event: string): JsonObject[] =>
   frames.filter((frame) => frame.event === event).map((frame) => frame.data as JsonObject);
 export const filterTuples = (frames: readonly Frame[]): [Message, JsonObject][] =>
@@ -104,7 +104,7 @@ export async function collect(stream: AsyncIterable<unknown>, each?: (frame: Fra
 }
 
 /** Checks that the call rejects with the SDK's HTTPError: its status, and the detail in its text. */
-export async function refused(call: Promise<unknown>, status: number, detail: RegExp): Promise<void> {
+export async function assertRefused(call: Promise<unknown>, status: number, detail: RegExp): Promise<void> {
   await assert.rejects(call, (error: Error & { status?: number; text?: string }) => {
     assert.equal(error.status, status, error.message);
     assert.equal(error.message, `HTTP ${status}: ${error.text}`);
@@ -116,9 +116,10 @@ export async function refused(call: Promise<unknown>, status: number, detail: Re
 }
 
 /** A state from before the first input has no messages at all. */
-export const messagesOrNone = (values: unknown): Message[] =>
+export const readMessagesOrNone = (values: unknown): Message[] =>
   (values as { messages?: Message[] } | null)?.messages ?? [];
-export const contentsOrNone = (values: unknown): string[] => messagesOrNone(values).map((message) => message.content);
+export const readContentsOrNone = (values: unknown): string[] =>
+  readMessagesOrNone(values).map((message) => message.content);
 
 /** The runner of the tests, the prefix of their titles, and a new service for each. */
 export interface Suite extends TestApi {
@@ -178,4 +179,4 @@ export async function openBench(
   };
 }
 
-export const aThread = async (client: Client): Promise<string> => (await client.threads.create()).thread_id;
+export const createThread = async (client: Client): Promise<string> => (await client.threads.create()).thread_id;

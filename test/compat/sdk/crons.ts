@@ -1,6 +1,6 @@
 /** Crons, as a stock client has them. What they do at their time is not for a client to see. */
 import assert from "node:assert/strict";
-import { ABSENT, aThread, refused, type Suite, UUID } from "./bench.ts";
+import { ABSENT, assertRefused, createThread, type Suite, UUID } from "./bench.ts";
 
 /** What the server answers; the client's types know it as something else in places. */
 interface Cron {
@@ -50,7 +50,7 @@ export function crons({ describe, it, name, bench }: Suite): void {
       assert.deepEqual([payload.config, payload.context], [{ tags: ["t"] }, { tone: "dry" }]);
       assert.deepEqual([payload.webhook, payload.multitask_strategy], ["https://hooks.example.com/in?…", "reject"]);
 
-      const thread_id = await aThread(client);
+      const thread_id = await createThread(client);
       const threadCron = toCron(await client.crons.createForThread(thread_id, "agent", { schedule: "@yearly" }));
       assert.deepEqual(
         [threadCron.thread_id, threadCron.on_run_completed, threadCron.timezone],
@@ -84,14 +84,14 @@ export function crons({ describe, it, name, bench }: Suite): void {
       assert.deepEqual([off.enabled, off.next_run_date, off.end_time], [false, null, null]);
       assert.equal(off.schedule, "0 12 1 6 *");
       await client.crons.delete(cron_id);
-      await refused(client.crons.update(cron_id, { enabled: true }), 404, /Cron/);
-      await refused(client.crons.delete(cron_id), 404, /Cron/);
+      await assertRefused(client.crons.update(cron_id, { enabled: true }), 404, /Cron/);
+      await assertRefused(client.crons.delete(cron_id), 404, /Cron/);
     });
 
     it("are found and counted by filters", async () => {
       await using at = await bench();
       const { client } = at;
-      const thread_id = await aThread(client);
+      const thread_id = await createThread(client);
       const { assistant_id } = await client.assistants.create({ graphId: "agent" });
       const first = toCron(await client.crons.create("agent", { schedule: yearly, metadata: { team: "a" } }));
       const second = toCron(await client.crons.createForThread(thread_id, assistant_id, { schedule: yearly }));
@@ -129,14 +129,14 @@ export function crons({ describe, it, name, bench }: Suite): void {
       const { client } = at;
       const create = (payload: Partial<Parameters<typeof client.crons.create>[1]>) =>
         client.crons.create("agent", { schedule: yearly, ...payload });
-      await refused(create({ schedule: "0 0 30 2 *" }), 422, /^schedule: /);
-      await refused(create({ schedule: "0 0 12 * * *" }), 422, /^schedule: /);
-      await refused(create({ schedule: "2030-01-01T00:00:00" }), 422, /^schedule: /);
+      await assertRefused(create({ schedule: "0 0 30 2 *" }), 422, /^schedule: /);
+      await assertRefused(create({ schedule: "0 0 12 * * *" }), 422, /^schedule: /);
+      await assertRefused(create({ schedule: "2030-01-01T00:00:00" }), 422, /^schedule: /);
       const { cron_id } = await create({});
-      await refused(client.crons.update(cron_id, { endTime: "2020-01-01T00:00:00Z" }), 422, /^end_time: /);
-      await refused(client.crons.create("nobody", { schedule: yearly }), 404, /nobody/);
-      await refused(client.crons.createForThread(ABSENT, "agent", { schedule: yearly }), 404, /Thread/);
-      await refused(client.crons.search({ limit: 0 }), 422, /^limit: /);
+      await assertRefused(client.crons.update(cron_id, { endTime: "2020-01-01T00:00:00Z" }), 422, /^end_time: /);
+      await assertRefused(client.crons.create("nobody", { schedule: yearly }), 404, /nobody/);
+      await assertRefused(client.crons.createForThread(ABSENT, "agent", { schedule: yearly }), 404, /Thread/);
+      await assertRefused(client.crons.search({ limit: 0 }), 422, /^limit: /);
       assert.equal(await client.crons.count({}), 1);
     });
 
@@ -174,8 +174,8 @@ export function crons({ describe, it, name, bench }: Suite): void {
         assert.match(changed.next_run_date ?? "", /-01-01T00:00:00\.000Z$/);
         assert.deepEqual(changed.payload.stream_mode, ["values"]);
         const wrong = { schedule: yearly, timezone: "Mars/Phobos" };
-        await refused(crons.create("agent", wrong), 422, /^timezone: /);
-        await refused(crons.create("agent", { schedule: yearly, endTime: "2020-01-01" }), 422, /^end_time: /);
+        await assertRefused(crons.create("agent", wrong), 422, /^timezone: /);
+        await assertRefused(crons.create("agent", { schedule: yearly, endTime: "2020-01-01" }), 422, /^end_time: /);
       });
     }
   });

@@ -3,17 +3,17 @@ import assert from "node:assert/strict";
 import type { Client } from "langgraph-sdk-2";
 import type { JsonObject } from "../../../lib/json.ts";
 import {
-  aThread,
+  assertRefused,
   type Bench,
   collect,
-  contents,
-  contentsOrNone,
+  createHumanInput,
+  createThread,
   FAMILIES,
   type Frame,
   filterData,
-  human,
-  names,
-  refused,
+  listEventNames,
+  readContents,
+  readContentsOrNone,
   type Suite,
   until,
 } from "./bench.ts";
@@ -33,7 +33,7 @@ const stages: readonly Stage[] = [
   {
     name: "that is to start later",
     async make({ client }, id, { wait }, text) {
-      return [(await client.runs.create(id, wait, { input: human(text), afterSeconds: 3600 })).run_id];
+      return [(await client.runs.create(id, wait, { input: createHumanInput(text), afterSeconds: 3600 })).run_id];
     },
     interruptedContents: () => [],
     done: () => [],
@@ -41,7 +41,7 @@ const stages: readonly Stage[] = [
   {
     name: "that runs",
     async make({ client, gates }, id, { wait }, text) {
-      const { run_id } = await client.runs.create(id, wait, { input: human(text) });
+      const { run_id } = await client.runs.create(id, wait, { input: createHumanInput(text) });
       await gates.reached(text);
       return [run_id];
     },
@@ -51,8 +51,9 @@ const stages: readonly Stage[] = [
   {
     name: "that runs, with others behind it",
     async make({ client, gates }, id, { wait, half }, text) {
-      const runs = [await client.runs.create(id, wait, { input: human(text) })];
-      for (const suffix of [" b", " c"]) runs.push(await client.runs.create(id, half, { input: human(text + suffix) }));
+      const runs = [await client.runs.create(id, wait, { input: createHumanInput(text) })];
+      for (const suffix of [" b", " c"])
+        runs.push(await client.runs.create(id, half, { input: createHumanInput(text + suffix) }));
       await gates.reached(text);
       return runs.map((run) => run.run_id);
     },
@@ -70,10 +71,10 @@ const stages: readonly Stage[] = [
   {
     name: "that has finished a step",
     async make({ client, gates }, id, { half }, text) {
-      const { run_id } = await client.runs.create(id, half, { input: human(text), durability: "sync" });
+      const { run_id } = await client.runs.create(id, half, { input: createHumanInput(text), durability: "sync" });
       await gates.reached(text);
       // Its step is stored: what the thread has while it runs shows it.
-      await until(async () => contentsOrNone((await client.threads.getState(id)).values).includes(`began ${text}`));
+      await until(async () => readContentsOrNone((await client.threads.getState(id)).values).includes(`began ${text}`));
       return [run_id];
     },
     interruptedContents: (text) => [text, `began ${text}`],
@@ -87,16 +88,16 @@ type Text = (client: Client, id: string, graph: string, multitaskStrategy: Strat
 /** The ways to send the new text; each gives the contents of the thread when its run has ended. */
 const ways: Readonly<Record<string, Text>> = {
   async "by create"(client, id, graph, multitaskStrategy) {
-    const { run_id } = await client.runs.create(id, graph, { input: human("new"), multitaskStrategy });
-    return contents(await client.runs.join(id, run_id));
+    const { run_id } = await client.runs.create(id, graph, { input: createHumanInput("new"), multitaskStrategy });
+    return readContents(await client.runs.join(id, run_id));
   },
   async "by stream"(client, id, graph, multitaskStrategy) {
-    const frames = await collect(client.runs.stream(id, graph, { input: human("new"), multitaskStrategy }));
-    assert.deepEqual(names(frames).slice(-2), ["values", "end"]);
-    return contents(filterData(frames, "values").at(-1));
+    const frames = await collect(client.runs.stream(id, graph, { input: createHumanInput("new"), multitaskStrategy }));
+    assert.deepEqual(listEventNames(frames).slice(-2), ["values", "end"]);
+    return readContents(filterData(frames, "values").at(-1));
   },
   async "by wait"(client, id, graph, multitaskStrategy) {
-    return contents(await client.runs.wait(id, graph, { input: human("new"), multitaskStrategy }));
+    return readContents(await client.runs.wait(id, graph, { input: createHumanInput("new"), multitaskStrategy }));
   },
 };
 
@@ -123,8 +124,8 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
       test: (scene: { id: string; text: string; runs: string[]; history: number; send: Text }) => Promise<void>,
     ): Promise<void> {
       const scenes = Object.entries(ways).map(async ([text, send]) => {
-        const id = await aThread(at.client);
-        await at.client.runs.wait(id, graph, { input: human("zero") });
+        const id = await createThread(at.client);
+        await at.client.runs.wait(id, graph, { input: createHumanInput("zero") });
         const history = (await at.client.threads.getHistory(id, { limit: 100 })).length;
         const runs = await stage.make(at, id, family, text);
         await test({ id, text, runs, history, send });
@@ -143,11 +144,11 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
             const values = await send(client, id, graph, "rollback");
             assert.deepEqual(values, [...base, ...fresh]);
             for (const run_id of runs) {
-              await refused(client.runs.get(id, run_id), 404, /not found/);
-              await refused(client.runs.join(id, run_id), 404, /not found/);
-              await refused(collect(client.runs.joinStream(id, run_id)), 404, /not found/);
-              await refused(client.runs.cancel(id, run_id), 404, /not found/);
-              await refused(client.runs.delete(id, run_id), 404, /not found/);
+              await assertRefused(client.runs.get(id, run_id), 404, /not found/);
+              await assertRefused(client.runs.join(id, run_id), 404, /not found/);
+              await assertRefused(collect(client.runs.joinStream(id, run_id)), 404, /not found/);
+              await assertRefused(client.runs.cancel(id, run_id), 404, /not found/);
+              await assertRefused(client.runs.delete(id, run_id), 404, /not found/);
             }
             const remainingRuns = await client.runs.list(id);
             assert.equal(remainingRuns.length, 2);
@@ -157,16 +158,16 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
             assert.equal(states.length, history + 3);
             assert.ok(!JSON.stringify(states).includes(text), "something of it is left");
             const { status, values: storedValues } = await client.threads.get(id);
-            assert.deepEqual([status, contents(storedValues)], ["idle", values]);
+            assert.deepEqual([status, readContents(storedValues)], ["idle", values]);
             // One that had nothing to show may have been joined too late.
             const frames = await (stage.interruptedContents(text).length > 0 ? reader : reader?.catch(() => null));
             if (!frames) return;
-            assert.deepEqual(names(frames).slice(-2), ["error", "end"]);
+            assert.deepEqual(listEventNames(frames).slice(-2), ["error", "end"]);
             assert.equal(filterData(frames, "error")[0]?.error, "RunRolledBack");
             assert.equal(filterData(frames, "end")[0]?.status, "rollback");
             // Whatever was still at work on it can write nothing.
             gates.open(text, `${text} b`, `${text} c`);
-            assert.deepEqual(contents(await client.runs.wait(id, graph, { input: human("on") })), [
+            assert.deepEqual(readContents(await client.runs.wait(id, graph, { input: createHumanInput("on") })), [
               ...values,
               "on",
               "You said: on",
@@ -184,7 +185,7 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
             assert.equal((await client.runs.list(id)).length, runs.length + 2);
             const states = await client.threads.getHistory(id, { limit: 100 });
             assert.ok(states.length >= history + 3 + stage.interruptedContents(text).length);
-            assert.deepEqual(contentsOrNone(states[0]?.values), values);
+            assert.deepEqual(readContentsOrNone(states[0]?.values), values);
             assert.equal((await client.threads.get(id)).status, "idle");
             if (stage.interruptedContents(text).length > 0) assert.equal(await at.gates.stopped(text), "cancelled");
           });
@@ -207,7 +208,7 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
           const { client, gates } = at;
           await all(at, stage, async ({ id, text, runs, send }) => {
             const before = await client.runs.list(id);
-            await refused(send(client, id, graph, "reject"), 409, /already running a task/);
+            await assertRefused(send(client, id, graph, "reject"), 409, /already running a task/);
             assert.deepEqual(
               (await client.runs.list(id)).map(({ run_id, status }) => [run_id, status]),
               before.map(({ run_id, status }) => [run_id, status]),
@@ -215,7 +216,7 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
             gates.open(text, `${text} b`, `${text} c`);
             if (stage.done(text).length === 0) return;
             const values = await client.runs.join(id, runs.at(-1) as string);
-            assert.deepEqual(contents(values), [...base, ...stage.done(text)]);
+            assert.deepEqual(readContents(values), [...base, ...stage.done(text)]);
           });
         });
       }
@@ -224,7 +225,7 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
         await using at = await bench();
         const { client } = at;
         for (const multitaskStrategy of ["reject", "enqueue", "interrupt", "rollback"] as const) {
-          const id = await aThread(client);
+          const id = await createThread(client);
           await client.runs.wait(id, kind === "function" ? "ask" : "outer", { input: {} });
           assert.equal((await client.threads.get(id)).status, "interrupted");
           const { run_id } = await client.runs.create(id, kind === "function" ? "ask" : "outer", {
@@ -244,14 +245,14 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
     it("changes no other run, whatever its strategy", async () => {
       await using at = await bench();
       const { client, gates } = at;
-      const first = client.runs.wait(null, "wait", { input: human("a") });
+      const first = client.runs.wait(null, "wait", { input: createHumanInput("a") });
       await gates.reached("a");
       for (const multitaskStrategy of ["reject", "enqueue", "interrupt", "rollback"] as const) {
-        const payload = { input: human("b"), multitaskStrategy } as { input: JsonObject };
-        assert.deepEqual(contents(await client.runs.wait(null, "agent", payload)), ["b", "You said: b"]);
+        const payload = { input: createHumanInput("b"), multitaskStrategy } as { input: JsonObject };
+        assert.deepEqual(readContents(await client.runs.wait(null, "agent", payload)), ["b", "You said: b"]);
       }
       gates.open("a");
-      assert.deepEqual(contents(await first), ["a", "waited for a"]);
+      assert.deepEqual(readContents(await first), ["a", "waited for a"]);
     });
   });
 }

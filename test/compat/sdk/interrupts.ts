@@ -3,16 +3,16 @@ import assert from "node:assert/strict";
 import type { Checkpoint } from "langgraph-sdk-2";
 import { isObject, type JsonObject } from "../../../lib/json.ts";
 import {
-  aThread,
+  assertRefused,
   collect,
-  contents,
+  createHumanInput,
+  createThread,
   filterData,
   filterTuples,
   getInterrupts,
   getMessages,
-  human,
-  names,
-  refused,
+  listEventNames,
+  readContents,
   type Suite,
 } from "./bench.ts";
 
@@ -21,7 +21,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
     it("of a function are answered by a command", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       const interruptedValues = await client.runs.wait(id, "ask", { input: { topic: "x" } });
       const [question] = getInterrupts(interruptedValues);
       assert.deepEqual(question?.value, { question: "ok?" });
@@ -45,11 +45,13 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
     it("of a graph before a tool call are answered by a command", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       const streamMode = ["values", "updates", "messages-tuple"] as ["values", "updates", "messages-tuple"];
-      const frames = await collect(client.runs.stream(id, "approval", { input: human("book a seat"), streamMode }));
+      const frames = await collect(
+        client.runs.stream(id, "approval", { input: createHumanInput("book a seat"), streamMode }),
+      );
       const interrupts = frames.filter((frame) => isObject(frame.data) && "__interrupt__" in frame.data);
-      assert.deepEqual([...new Set(names(interrupts))].sort(), ["updates", "values"]);
+      assert.deepEqual([...new Set(listEventNames(interrupts))].sort(), ["updates", "values"]);
       const [question] = getInterrupts(interrupts[0]?.data);
       assert.deepEqual(question?.value, { question: "Book seat 7A?", tool: "book" });
       assert.deepEqual(
@@ -72,7 +74,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       assert.deepEqual([...new Set(chunks.map((chunk) => chunk.id))], [call?.id]);
 
       const values = await client.runs.wait(id, "approval", { command: { resume: "yes" } });
-      assert.deepEqual(contents(values), [
+      assert.deepEqual(readContents(values), [
         "book a seat",
         "One moment.",
         "seat 7A is booked",
@@ -88,7 +90,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
     it("are answered by a map of their ids", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       const interruptedValues = await client.runs.wait(id, "questions", { input: {} });
       const open = getInterrupts(interruptedValues);
       assert.deepEqual(open.map(({ value }) => value).sort(), ["first?", "second?"]);
@@ -103,7 +105,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
     it("stay pending if another one is answered", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       const interruptedValues = await client.runs.wait(id, "questions", { input: {} });
       const [first, second] = getInterrupts(interruptedValues).toSorted((a, b) =>
         String(a.value).localeCompare(String(b.value)),
@@ -134,14 +136,14 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       const nobody = "0".repeat(32);
       const open = async (id: string, graph: string, input: JsonObject): Promise<string[]> =>
         getInterrupts(await client.runs.wait(id, graph, { input })).map((question) => question.id);
-      const both = await aThread(client);
+      const both = await createThread(client);
       const [firstId = "", secondId = ""] = await open(both, "questions", {});
       const answers = { [firstId]: "A", [secondId]: "B", nonsense: 1 };
       assert.deepEqual(
         Object.values(await client.runs.wait(both, "questions", { command: { resume: answers } })).toSorted(),
         ["A", "B"],
       );
-      const half = await aThread(client);
+      const half = await createThread(client);
       const [first = "", second = ""] = await open(half, "questions", {});
       const remainingValues = await client.runs.wait(half, "questions", {
         command: { resume: { [first]: "A", nonsense: 1 } },
@@ -152,18 +154,18 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       );
 
       for (const strayId of ["other", nobody]) {
-        const approval = await aThread(client);
-        const [questionId = ""] = await open(approval, "approval", human("book a seat"));
+        const approval = await createThread(client);
+        const [questionId = ""] = await open(approval, "approval", createHumanInput("book a seat"));
         const booked = await client.runs.wait(approval, "approval", {
           command: { resume: { [questionId]: "yes", [strayId]: 3 } },
         });
-        assert.equal(contents(booked).at(-1), "Done: seat 7A is booked");
-        const inner = await aThread(client);
+        assert.equal(readContents(booked).at(-1), "Done: seat 7A is booked");
+        const inner = await createThread(client);
         const [question = ""] = await open(inner, "outer", { first: "given" });
         const resume = { [question]: "yes", [strayId]: 3 };
         const answered = await client.runs.wait(inner, "outer", { command: { resume } });
         assert.deepEqual(answered, { first: "given", second: "yes" });
-        const ask = await aThread(client);
+        const ask = await createThread(client);
         const [ok = ""] = await open(ask, "ask", { topic: "x" });
         const answeredValues = await client.runs.wait(ask, "ask", {
           command: { resume: { [ok]: "yes", [strayId]: 3 } },
@@ -176,11 +178,11 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
         ["ask", { topic: "x" }],
         ["outer", { first: "given" }],
       ] as const) {
-        const id = await aThread(client);
+        const id = await createThread(client);
         const questionIds = await open(id, graph, input);
         assert.equal(questionIds.length, 1);
         const stray = client.runs.create(id, graph, { command: { resume: { [nobody]: 1 } } });
-        await refused(stray, 409, /no open interrupt that it answers/);
+        await assertRefused(stray, 409, /no open interrupt that it answers/);
         const resume = { [nobody]: 1, seat: "7A" };
         const values = (await client.runs.wait(id, graph, { command: { resume } })) as unknown as JsonObject;
         assert.deepEqual(values.answer ?? values.second, resume);
@@ -190,7 +192,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
     it("of a subgraph have their position", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       await client.runs.wait(id, "outer", { input: { first: "given" } });
       const state = await client.threads.getState(id, undefined, { subgraphs: true });
       assert.deepEqual(state.next, ["inside"]);
@@ -219,25 +221,25 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
         const { thread_id: _, ...checkpoint } = (await client.threads.getState(id)).checkpoint;
         return checkpoint;
       };
-      const graph = await aThread(client);
-      await client.runs.wait(graph, "approval", { input: human("book a seat") });
+      const graph = await createThread(client);
+      await client.runs.wait(graph, "approval", { input: createHumanInput("book a seat") });
       const values = await client.runs.wait(graph, "approval", {
         command: { resume: "yes" },
         checkpoint: await readCheckpoint(graph),
       });
-      assert.equal(contents(values).at(-1), "Done: seat 7A is booked");
+      assert.equal(readContents(values).at(-1), "Done: seat 7A is booked");
 
       // A page that has not seen the first answer names the same checkpoint.
       for (const [name, input] of [
         ["ask", { topic: "x" }],
-        ["approval", human("book a seat")],
+        ["approval", createHumanInput("book a seat")],
       ] as const) {
-        const id = await aThread(client);
+        const id = await createThread(client);
         await client.runs.wait(id, name, { input });
         const checkpoint = await readCheckpoint(id);
         const answered = await client.runs.wait(id, name, { command: { resume: "yes" }, checkpoint });
         const again = client.runs.create(id, name, { command: { resume: "no" }, checkpoint });
-        await refused(again, 409, /no open interrupt that it answers/);
+        await assertRefused(again, 409, /no open interrupt that it answers/);
         assert.deepEqual((await client.threads.getState(id)).values, answered);
         assert.equal((await client.threads.get(id)).status, "idle");
       }
@@ -247,10 +249,10 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { client } = at;
       for (const resume of [false, 0, "", { a: null }, ["x"]]) {
-        const asking = await aThread(client);
+        const asking = await createThread(client);
         await client.runs.wait(asking, "ask", { input: {} });
         assert.deepEqual(await client.runs.wait(asking, "ask", { command: { resume } }), { answer: resume });
-        const graph = await aThread(client);
+        const graph = await createThread(client);
         await client.runs.wait(graph, "outer", { input: { first: "given" } });
         assert.deepEqual(await client.runs.wait(graph, "outer", { command: { resume } }), {
           first: "given",
@@ -262,19 +264,19 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
     it("may be answered by a command that updates the state and chooses the next node", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       await client.runs.wait(id, "ask", { input: { topic: "x" } });
       const values = await client.runs.wait(id, "ask", { command: { update: { answer: "given" }, goto: "__end__" } });
       assert.deepEqual(values, { topic: "x", answer: "given" });
       assert.equal((await client.threads.get(id)).status, "idle");
 
-      const graph = await aThread(client);
-      await client.runs.wait(graph, "approval", { input: human("book a seat") });
+      const graph = await createThread(client);
+      await client.runs.wait(graph, "approval", { input: createHumanInput("book a seat") });
       const noted = (await client.runs.wait(graph, "approval", {
         command: { update: { note: "looked at" }, resume: "no" },
       })) as unknown as JsonObject;
       assert.equal(noted.note, "looked at");
-      assert.equal(contents(noted).at(-1), "Done: nothing was booked");
+      assert.equal(readContents(noted).at(-1), "Done: nothing was booked");
       const again = await client.runs.wait(graph, "approval", { command: { goto: "model" } });
       assert.equal(getMessages(again).length, getMessages(noted).length + 1);
     });
@@ -282,7 +284,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
     it("of a breakpoint come after its node", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       await client.runs.wait(id, "family", { input: { steps: ["start"] }, interruptAfter: ["child"] });
       assert.deepEqual((await client.threads.getState(id)).next, ["after"]);
       const values = await client.runs.wait(id, "family", { input: null });
@@ -294,12 +296,12 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
     it("emit frames in their own namespace", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       const streamMode = ["values", "updates"] as ["values", "updates"];
       const frames = await collect(
         client.runs.stream(id, "family", { input: { steps: ["start"] }, streamMode, streamSubgraphs: true }),
       );
-      const eventNames = names(frames).map((event) => event.replace(/:[0-9a-f-]{36}$/, ":TASK"));
+      const eventNames = listEventNames(frames).map((event) => event.replace(/:[0-9a-f-]{36}$/, ":TASK"));
       assert.deepEqual(eventNames, [
         "metadata",
         "values",
@@ -315,17 +317,17 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
         "end",
       ]);
       const quiet = await collect(client.runs.stream(id, "family", { input: { steps: [] }, streamMode }));
-      assert.ok(names(quiet).every((event) => !event.includes("|")));
+      assert.ok(listEventNames(quiet).every((event) => !event.includes("|")));
       const plain = await collect(
-        client.runs.stream(null, "agent", { input: human("hi"), streamMode, streamSubgraphs: true }),
+        client.runs.stream(null, "agent", { input: createHumanInput("hi"), streamMode, streamSubgraphs: true }),
       );
-      assert.deepEqual(names(plain), ["metadata", "values", "updates", "values", "end"]);
+      assert.deepEqual(listEventNames(plain), ["metadata", "values", "updates", "values", "end"]);
     });
 
     it("emit their start and end in mode lifecycle, also to readers that join", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       // The SDK's types do not name the mode.
       const streamMode = ["values", "lifecycle"] as unknown as ["values"];
       const steps = { input: { steps: [] }, streamMode, streamResumable: true };
@@ -342,7 +344,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
         lives.map(({ event, data }) => [event, ...((data as JsonObject).namespace as string[])].join()),
         lives.map(({ event }) => `${event},${event.slice("lifecycle|".length)}`),
       );
-      assert.ok(names(frames).every((event) => event.startsWith("lifecycle|") || !event.includes("|")));
+      assert.ok(listEventNames(frames).every((event) => event.startsWith("lifecycle|") || !event.includes("|")));
       const [run] = await client.runs.list(id);
       const joined = client.runs.joinStream(id, String(run?.run_id), {
         lastEventId: "-1",
@@ -352,8 +354,8 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
         (await collect(joined)).filter(({ event }) => event !== "metadata" && event !== "end"),
         lives,
       );
-      const none = await collect(client.runs.stream(null, "agent", { input: human("hi"), streamMode }));
-      assert.deepEqual(names(none), ["metadata", "values", "values", "end"]);
+      const none = await collect(client.runs.stream(null, "agent", { input: createHumanInput("hi"), streamMode }));
+      assert.deepEqual(listEventNames(none), ["metadata", "values", "values", "end"]);
     });
   });
 }

@@ -3,15 +3,15 @@ import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
 import {
   ABSENT,
-  aThread,
+  assertRefused,
   collect,
-  contents,
+  createHumanInput,
+  createThread,
   FAMILIES,
   type Frame,
   filterData,
-  human,
-  names,
-  refused,
+  listEventNames,
+  readContents,
   type Suite,
 } from "./bench.ts";
 
@@ -23,9 +23,9 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
       it("returns a resumable run's frames after any of them, while it runs and after its end", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const { run_id } = await client.runs.create(id, half, {
-          input: human("a"),
+          input: createHumanInput("a"),
           streamMode: ["values", "messages-tuple", "updates"],
           streamResumable: true,
         });
@@ -40,8 +40,8 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
           Frame[],
           Frame[],
         ];
-        assert.deepEqual(names(whole).slice(0, 2), ["metadata", "values"]);
-        assert.deepEqual(names(whole).slice(-2), ["values", "end"]);
+        assert.deepEqual(listEventNames(whole).slice(0, 2), ["metadata", "values"]);
+        assert.deepEqual(listEventNames(whole).slice(-2), ["values", "end"]);
         assert.deepEqual(
           ids(whole),
           whole.map((_, n) => String(n + 1)),
@@ -56,47 +56,47 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
         const { id: _id, ...end } = whole.at(-1) as Frame;
         assert.deepEqual(await join(whole.at(-1)?.id), [{ ...end, id: undefined }]);
         assert.deepEqual(await join("999999"), whole);
-        await refused(join("no id"), 422, /last-event-id/i);
+        await assertRefused(join("no id"), 422, /last-event-id/i);
       });
 
       it("ends the stream of a run without stored frames once its status is known", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
-        const { run_id } = await client.runs.create(id, wait, { input: human("a"), streamMode: ["values"] });
+        const id = await createThread(client);
+        const { run_id } = await client.runs.create(id, wait, { input: createHumanInput("a"), streamMode: ["values"] });
         await gates.reached("a");
         const reading = collect(client.runs.joinStream(id, run_id));
         gates.open("a");
         const frames = await reading;
-        assert.deepEqual(names(frames).slice(-1), ["end"]);
+        assert.deepEqual(listEventNames(frames).slice(-1), ["end"]);
         const later = await collect(client.runs.joinStream(id, run_id, { lastEventId: frames.at(-2)?.id ?? "0" }));
         assert.deepEqual(later.at(-1), frames.at(-1));
-        assert.deepEqual(names(await collect(client.runs.joinStream(id, run_id))).slice(-1), ["end"]);
-        await refused(collect(client.runs.joinStream(id, ABSENT)), 404, /not found/);
-        await refused(collect(client.runs.joinStream(null, ABSENT)), 404, /not found/);
+        assert.deepEqual(listEventNames(await collect(client.runs.joinStream(id, run_id))).slice(-1), ["end"]);
+        await assertRefused(collect(client.runs.joinStream(id, ABSENT)), 404, /not found/);
+        await assertRefused(collect(client.runs.joinStream(null, ABSENT)), 404, /not found/);
       });
 
       it("returns the requested modes of those with which the run was created", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const { run_id } = await client.runs.create(id, graph, {
-          input: human("hi"),
+          input: createHumanInput("hi"),
           streamMode: ["values", "updates"],
           streamResumable: true,
         });
         await client.runs.join(id, run_id);
         const some = await collect(client.runs.joinStream(id, run_id, { lastEventId: "-1", streamMode: "updates" }));
-        assert.deepEqual(names(some), ["metadata", "updates", "end"]);
+        assert.deepEqual(listEventNames(some), ["metadata", "updates", "end"]);
       });
 
       for (const streamResumable of [true, false]) {
         it(`resumes by itself when its connection breaks (resumable: ${streamResumable})`, async () => {
           await using at = await bench();
           const { client, gates, requests } = at;
-          const id = await aThread(client);
+          const id = await createThread(client);
           const stream = client.runs.stream(id, half, {
-            input: human("a"),
+            input: createHumanInput("a"),
             streamMode: ["values", "messages-tuple"],
             streamResumable,
           });
@@ -113,7 +113,7 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
           assert.deepEqual(ids(frames), [...new Set(ids(frames))]);
           assert.deepEqual(filterData(frames, "end"), [{ run_id, status: "success" }]);
           const values = filterData(frames, "values");
-          assert.deepEqual(contents(values.at(-1)), ["a", "began a", "waited for a"]);
+          assert.deepEqual(readContents(values.at(-1)), ["a", "began a", "waited for a"]);
           if (!streamResumable) return;
           const whole = await collect(client.runs.joinStream(id, run_id as string, { lastEventId: "-1" }));
           assert.deepEqual(frames, whole);
@@ -123,9 +123,9 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
       it("returns a thread's runs one after the other, from any position, until the client disconnects", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const make = async (text: string): Promise<string> => {
-          const payload = { input: human(text), streamMode: "values", streamResumable: true } as const;
+          const payload = { input: createHumanInput(text), streamMode: "values", streamResumable: true } as const;
           return (await client.runs.create(id, wait, payload)).run_id;
         };
         /** Reads the thread's frames after an id, up to and with the end of this many runs. */
@@ -134,7 +134,7 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
           for await (const frame of client.threads.joinStream(id, { lastEventId })) {
             frames.push(frame as Frame);
             each?.(frame as Frame);
-            if (names(frames).filter((event) => event === "run_done").length === runs) break;
+            if (listEventNames(frames).filter((event) => event === "run_done").length === runs) break;
           }
           return frames;
         };
@@ -154,7 +154,7 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
         assert.equal(new Set(ids(whole)).size, whole.length);
         for (const [n, frame] of whole.entries()) {
           const remainingFrames = whole.slice(n + 1);
-          const done = names(remainingFrames).filter((event) => event === "run_done").length;
+          const done = listEventNames(remainingFrames).filter((event) => event === "run_done").length;
           if (done > 0) assert.deepEqual(await read(frame.id as string, done), remainingFrames);
         }
       });
@@ -168,10 +168,10 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
       const all = [1, 2, 3, 4];
       let ready = 0;
       const readers = all.map(async (frames) => {
-        const id = await aThread(client);
+        const id = await createThread(client);
         const receivedFrames: Frame[] = [];
         const stream = client.runs.stream(id, frames % 2 ? "half" : "halfway", {
-          input: human(`text ${frames}`),
+          input: createHumanInput(`text ${frames}`),
           streamMode: ["values", "updates"],
           streamResumable: true,
         });

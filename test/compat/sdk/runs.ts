@@ -4,19 +4,19 @@ import type { Client } from "langgraph-sdk-2";
 import type { JsonObject } from "../../../lib/json.ts";
 import {
   ABSENT,
-  aThread,
+  assertRefused,
   collect,
-  contents,
-  contentsOrNone,
+  createHumanInput,
+  createThread,
   FAMILIES,
   filterData,
   getInterrupts,
   getMessages,
-  human,
+  listEventNames,
   type Message,
-  messagesOrNone,
-  names,
-  refused,
+  readContents,
+  readContentsOrNone,
+  readMessagesOrNone,
   type Suite,
   UUID,
 } from "./bench.ts";
@@ -31,9 +31,9 @@ export function runs({ describe, it, name, bench }: Suite): void {
         await using at = await bench();
         const { client } = at;
         const { assistant_id } = await client.assistants.get(graph);
-        const id = await aThread(client);
-        const values = await client.runs.wait(id, graph, { input: human("hi") });
-        assert.deepEqual(contents(values), ["hi", "You said: hi"]);
+        const id = await createThread(client);
+        const values = await client.runs.wait(id, graph, { input: createHumanInput("hi") });
+        assert.deepEqual(readContents(values), ["hi", "You said: hi"]);
         assert.deepEqual(
           getMessages(values).map((message) => message.type),
           ["human", "ai"],
@@ -44,24 +44,24 @@ export function runs({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(thread.values, values);
         assert.deepEqual(thread.metadata, { graph_id: graph, assistant_id });
         assert.deepEqual((await client.threads.getState(id)).values, values);
-        const nextValues = await client.runs.wait(id, assistant_id, { input: human("again") });
+        const nextValues = await client.runs.wait(id, assistant_id, { input: createHumanInput("again") });
         assert.deepEqual(getMessages(nextValues).slice(0, 2), getMessages(values));
-        assert.deepEqual(contents(nextValues).slice(2), ["again", "You said: again"]);
+        assert.deepEqual(readContents(nextValues).slice(2), ["again", "You said: again"]);
       });
 
       it("stores three checkpoints a run, each of them readable", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
-        await client.runs.wait(id, graph, { input: human("one") });
-        await client.runs.wait(id, graph, { input: human("two") });
+        const id = await createThread(client);
+        await client.runs.wait(id, graph, { input: createHumanInput("one") });
+        await client.runs.wait(id, graph, { input: createHumanInput("two") });
         const history = await client.threads.getHistory(id);
         assert.deepEqual(
           history.map((state) => [
             state.metadata?.source,
             state.metadata?.step,
             state.next,
-            contentsOrNone(state.values),
+            readContentsOrNone(state.values),
           ]),
           [
             ["loop", 4, [], ["one", "You said: one", "two", "You said: two"]],
@@ -94,9 +94,9 @@ export function runs({ describe, it, name, bench }: Suite): void {
       it("creates, joins, lists, reads and deletes a run", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const run = await client.runs.create(id, graph, {
-          input: human("hi"),
+          input: createHumanInput("hi"),
           metadata: { mark: 1 },
           streamMode: ["values", "updates"],
         });
@@ -104,13 +104,13 @@ export function runs({ describe, it, name, bench }: Suite): void {
         const { assistant_id } = await client.assistants.get(graph);
         assert.deepEqual([run.thread_id, run.assistant_id, run.multitask_strategy], [id, assistant_id, "enqueue"]);
         const { kwargs } = run as unknown as { kwargs: JsonObject };
-        assert.deepEqual([kwargs.input, kwargs.stream_mode], [human("hi"), ["values", "updates"]]);
+        assert.deepEqual([kwargs.input, kwargs.stream_mode], [createHumanInput("hi"), ["values", "updates"]]);
         const values = await client.runs.join(id, run.run_id);
-        assert.deepEqual(contents(values), ["hi", "You said: hi"]);
+        assert.deepEqual(readContents(values), ["hi", "You said: hi"]);
         const read = await client.runs.get(id, run.run_id);
         assert.equal(read.status, "success");
         assert.equal((read.metadata as JsonObject).mark, 1);
-        const later = await client.runs.create(id, graph, { input: human("more") });
+        const later = await client.runs.create(id, graph, { input: createHumanInput("more") });
         await client.runs.join(id, later.run_id);
         const listed = await client.runs.list(id);
         assert.deepEqual(
@@ -122,8 +122,8 @@ export function runs({ describe, it, name, bench }: Suite): void {
         ]);
         assert.deepEqual(await client.runs.list(id, { status: "pending" }), []);
         await client.runs.delete(id, run.run_id);
-        await refused(client.runs.get(id, run.run_id), 404, /not found/);
-        await refused(client.runs.join(id, run.run_id), 404, /not found/);
+        await assertRefused(client.runs.get(id, run.run_id), 404, /not found/);
+        await assertRefused(client.runs.join(id, run.run_id), 404, /not found/);
         assert.deepEqual(
           (await client.runs.list(id)).map((run) => run.run_id),
           [later.run_id],
@@ -133,52 +133,55 @@ export function runs({ describe, it, name, bench }: Suite): void {
       it("runs without a thread: only the run's own result stays", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        assert.deepEqual(contents(await client.runs.wait(null, graph, { input: human("hi") })), ["hi", "You said: hi"]);
+        assert.deepEqual(readContents(await client.runs.wait(null, graph, { input: createHumanInput("hi") })), [
+          "hi",
+          "You said: hi",
+        ]);
         let created: { run_id: string; thread_id?: string } | undefined;
         const stream = client.runs.stream(null, graph, {
-          input: human("hi"),
+          input: createHumanInput("hi"),
           onRunCreated: (run) => {
             created = run;
           },
         });
         const frames = await collect(stream);
-        assert.deepEqual(names(frames), ["metadata", "values", "values", "end"]);
+        assert.deepEqual(listEventNames(frames), ["metadata", "values", "values", "end"]);
         const [metadata] = filterData(frames, "metadata");
         assert.equal(created?.run_id, metadata?.run_id);
-        await refused(client.threads.get(String(metadata?.thread_id)), 404, /not found/);
+        await assertRefused(client.threads.get(String(metadata?.thread_id)), 404, /not found/);
 
-        const run = await client.runs.create(null, wait, { input: human("later") });
+        const run = await client.runs.create(null, wait, { input: createHumanInput("later") });
         assert.match(run.thread_id, UUID);
         await gates.reached("later");
         const reader = client.runs.joinStream(null, run.run_id, { lastEventId: "-1" });
         assert.equal((await reader.next()).value?.event, "metadata");
         const joining = collect(reader);
         gates.open("later");
-        assert.equal(names(await joining).at(-1), "end");
-        await refused(client.threads.get(run.thread_id), 404, /not found/);
+        assert.equal(listEventNames(await joining).at(-1), "end");
+        await assertRefused(client.threads.get(run.thread_id), 404, /not found/);
         assert.equal(await client.threads.count(), 0);
 
         const thread = await collect(
-          client.runs.stream(null, graph, { input: human("hi"), onCompletion: "keep" } as object),
+          client.runs.stream(null, graph, { input: createHumanInput("hi"), onCompletion: "keep" } as object),
         );
         const { thread_id } = filterData(thread, "metadata")[0] as { thread_id: string };
         assert.equal((await client.threads.get(thread_id)).status, "idle");
-        assert.deepEqual(contents((await client.threads.getState(thread_id)).values), ["hi", "You said: hi"]);
-        await refused(client.runs.wait(null, graph, { command: { resume: 1 } }), 400, /stateless/);
+        assert.deepEqual(readContents((await client.threads.getState(thread_id)).values), ["hi", "You said: hi"]);
+        await assertRefused(client.runs.wait(null, graph, { command: { resume: 1 } }), 400, /stateless/);
       });
 
       it("returns the location of the run, for each call that creates one", async () => {
         await using at = await bench();
         const { client, send } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const createdRuns: { run_id: string; thread_id?: string }[] = [];
         const onRunCreated = (run: { run_id: string; thread_id?: string }): void => void createdRuns.push(run);
-        const run = await client.runs.create(id, graph, { input: human("a"), onRunCreated });
-        await client.runs.wait(id, graph, { input: human("b"), onRunCreated } as RunsWaitPayload);
+        const run = await client.runs.create(id, graph, { input: createHumanInput("a"), onRunCreated });
+        await client.runs.wait(id, graph, { input: createHumanInput("b"), onRunCreated } as RunsWaitPayload);
         assert.deepEqual(createdRuns[0], { run_id: run.run_id, thread_id: id });
         const [second] = await client.runs.list(id, { limit: 1 });
         assert.deepEqual(createdRuns[1], { run_id: second?.run_id, thread_id: id });
-        const body = JSON.stringify({ assistant_id: graph, input: human("c") });
+        const body = JSON.stringify({ assistant_id: graph, input: createHumanInput("c") });
         const response = await send(`/threads/${id}/runs/stream`, { method: "POST", body });
         const location = response.headers.get("content-location");
         await response.text();
@@ -218,7 +221,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
           context: { tone: "formal" },
         })) as unknown as { told: JsonObject };
         assert.deepEqual(heard.told.context, { tone: "formal", lang: "en" });
-        await refused(
+        await assertRefused(
           client.runs.create(id, tell, { context: { k: 1 }, config: { configurable: { k: 2 } } }),
           400,
           /k has two values/,
@@ -243,9 +246,9 @@ export function runs({ describe, it, name, bench }: Suite): void {
       it("stops at breakpoints and continues without input", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const stopped = (await client.runs.wait(id, graph, {
-          input: human("hi"),
+          input: createHumanInput("hi"),
           interruptBefore: [node],
         })) as unknown as JsonObject;
         assert.deepEqual(getInterrupts(stopped), []);
@@ -254,18 +257,18 @@ export function runs({ describe, it, name, bench }: Suite): void {
         const [run] = await client.runs.list(id);
         assert.equal(run?.status, "success");
         const values = await client.runs.wait(id, graph, { input: null });
-        assert.deepEqual(contents(values), ["hi", "You said: hi"]);
+        assert.deepEqual(readContents(values), ["hi", "You said: hi"]);
         assert.equal((await client.threads.get(id)).status, "idle");
-        const anywhere = await client.runs.wait(id, graph, { input: human("more"), interruptBefore: "*" });
+        const anywhere = await client.runs.wait(id, graph, { input: createHumanInput("more"), interruptBefore: "*" });
         assert.deepEqual(getInterrupts(anywhere), []);
       });
 
       it("ends a failed run as error, in every way to follow it", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
-        const frames = await collect(client.runs.stream(id, fail, { input: human("hi") }));
-        assert.deepEqual(names(frames).slice(-2), ["error", "end"]);
+        const id = await createThread(client);
+        const frames = await collect(client.runs.stream(id, fail, { input: createHumanInput("hi") }));
+        assert.deepEqual(listEventNames(frames).slice(-2), ["error", "end"]);
         const [metadata] = filterData(frames, "metadata");
         assert.deepEqual(filterData(frames, "error"), [{ error: "Error", message: "boom happened" }]);
         assert.deepEqual(filterData(frames, "end"), [{ run_id: metadata?.run_id, status: "error" }]);
@@ -275,26 +278,33 @@ export function runs({ describe, it, name, bench }: Suite): void {
         const error = (await client.threads.getState(id)).tasks.at(-1)?.error;
         assert.match(String(error), /boom happened/);
 
-        await assert.rejects(client.runs.wait(id, fail, { input: human("hi") }), { message: "Error: boom happened" });
-        const values = await client.runs.wait(id, fail, { input: human("hi"), raiseError: false });
+        await assert.rejects(client.runs.wait(id, fail, { input: createHumanInput("hi") }), {
+          message: "Error: boom happened",
+        });
+        const values = await client.runs.wait(id, fail, { input: createHumanInput("hi"), raiseError: false });
         assert.deepEqual(values, { __error__: { error: "Error", message: "boom happened" } });
-        await assert.rejects(client.runs.wait(null, fail, { input: human("hi") }), { message: "Error: boom happened" });
-        const run = await client.runs.create(id, fail, { input: human("hi") });
+        await assert.rejects(client.runs.wait(null, fail, { input: createHumanInput("hi") }), {
+          message: "Error: boom happened",
+        });
+        const run = await client.runs.create(id, fail, { input: createHumanInput("hi") });
         const joined = (await client.runs.join(id, run.run_id)) as unknown as JsonObject;
         assert.deepEqual(joined.__error__, { error: "Error", message: "boom happened" });
-        assert.deepEqual(contents(await client.runs.wait(null, graph, { input: human("still here") })).length, 2);
+        assert.deepEqual(
+          readContents(await client.runs.wait(null, graph, { input: createHumanInput("still here") })).length,
+          2,
+        );
       });
 
       it("enqueues runs on a busy thread in order, or rejects them", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const make = async (text: string): Promise<string> =>
-          (await client.runs.create(id, wait, { input: human(text), multitaskStrategy: "enqueue" })).run_id;
+          (await client.runs.create(id, wait, { input: createHumanInput(text), multitaskStrategy: "enqueue" })).run_id;
         const runs = [await make("a"), await make("b"), await make("c")];
         await gates.reached("a");
-        await refused(
-          client.runs.create(id, wait, { input: human("no"), multitaskStrategy: "reject" }),
+        await assertRefused(
+          client.runs.create(id, wait, { input: createHumanInput("no"), multitaskStrategy: "reject" }),
           409,
           /already running a task/,
         );
@@ -304,7 +314,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
           (await client.runs.list(id, { status: "pending" })).map((run) => run.run_id),
           [runs[2], runs[1]],
         );
-        await refused(client.runs.delete(id, runs[0] as string), 409, /running/);
+        await assertRefused(client.runs.delete(id, runs[0] as string), 409, /running/);
         assert.equal((await client.threads.get(id)).status, "busy");
         gates.open("c", "b", "a");
         const values = await Promise.all(runs.map((run_id) => client.runs.join(id, run_id)));
@@ -312,28 +322,28 @@ export function runs({ describe, it, name, bench }: Suite): void {
         for (const [i, result] of values.entries()) {
           assert.ok([2, 4, 6].slice(i).includes(getMessages(result).length));
         }
-        assert.deepEqual(contents(values[2]), ["a", "waited for a", "b", "waited for b", "c", "waited for c"]);
+        assert.deepEqual(readContents(values[2]), ["a", "waited for a", "b", "waited for b", "c", "waited for c"]);
         assert.equal((await client.threads.get(id)).status, "idle");
-        const free = await client.runs.wait(id, graph, { input: human("now"), multitaskStrategy: "reject" });
+        const free = await client.runs.wait(id, graph, { input: createHumanInput("now"), multitaskStrategy: "reject" });
         assert.equal(getMessages(free).length, 8);
       });
 
       it("forks from a checkpoint: the history shows two branches", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
-        await client.runs.wait(id, graph, { input: human("one") });
-        const before = await client.runs.wait(id, graph, { input: human("two") });
+        const id = await createThread(client);
+        await client.runs.wait(id, graph, { input: createHumanInput("one") });
+        const before = await client.runs.wait(id, graph, { input: createHumanInput("two") });
         const edited = getMessages(before)[2] as Message;
         const history = await client.threads.getHistory(id);
         const editedState = history.findLast((state) =>
-          messagesOrNone(state.values).some((message) => message.id === edited.id),
+          readMessagesOrNone(state.values).some((message) => message.id === edited.id),
         );
         const from = editedState?.parent_checkpoint;
         assert.ok(from?.checkpoint_id);
         const { thread_id: _, ...checkpoint } = from;
-        const values = await client.runs.wait(id, graph, { input: human("three"), checkpoint });
-        assert.deepEqual(contents(values), ["one", "You said: one", "three", "You said: three"]);
+        const values = await client.runs.wait(id, graph, { input: createHumanInput("three"), checkpoint });
+        assert.deepEqual(readContents(values), ["one", "You said: one", "three", "You said: three"]);
         assert.deepEqual((await client.threads.getState(id)).values, values);
         const all = await client.threads.getHistory(id, { limit: 100 });
         assert.equal(all.length, 9);
@@ -342,36 +352,42 @@ export function runs({ describe, it, name, bench }: Suite): void {
         const newestState = history[0] as (typeof history)[number];
         assert.deepEqual((await client.threads.getState(id, newestState.checkpoint)).values, before);
         const short = await client.runs.wait(id, graph, {
-          input: human("four"),
+          input: createHumanInput("four"),
           checkpointId: from.checkpoint_id as string,
         });
-        assert.deepEqual(contents(short), ["one", "You said: one", "four", "You said: four"]);
-        await refused(client.runs.wait(id, graph, { input: human("x"), checkpointId: "nothing" }), 404, /checkpoint/);
+        assert.deepEqual(readContents(short), ["one", "You said: one", "four", "You said: four"]);
+        await assertRefused(
+          client.runs.wait(id, graph, { input: createHumanInput("x"), checkpointId: "nothing" }),
+          404,
+          /checkpoint/,
+        );
       });
 
       it("keeps every state of a long conversation, and of its branches", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const createLongText = (turn: string): string => `${turn} ${"and so on ".repeat(30)}`;
         for (let turn = 1; turn <= 8; turn++)
-          await client.runs.wait(id, graph, { input: human(createLongText(`turn ${turn}`)) });
+          await client.runs.wait(id, graph, { input: createHumanInput(createLongText(`turn ${turn}`)) });
         const history = await client.threads.getHistory(id, { limit: 100 });
         assert.equal(history.length, 24);
         const final = getMessages(history[0]?.values);
         assert.equal(final.length, 16);
         history.forEach((state) => {
-          const messages = messagesOrNone(state.values);
+          const messages = readMessagesOrNone(state.values);
           assert.deepEqual(messages, final.slice(0, messages.length));
         });
-        const middle = history.find((state) => messagesOrNone(state.values).length === 8 && state.next.length === 0);
+        const middle = history.find(
+          (state) => readMessagesOrNone(state.values).length === 8 && state.next.length === 0,
+        );
         const checkpointId = middle?.checkpoint.checkpoint_id as string;
-        await client.runs.wait(id, graph, { input: human(createLongText("branch 1")), checkpointId });
-        const values = await client.runs.wait(id, graph, { input: human(createLongText("branch 2")) });
+        await client.runs.wait(id, graph, { input: createHumanInput(createLongText("branch 1")), checkpointId });
+        const values = await client.runs.wait(id, graph, { input: createHumanInput(createLongText("branch 2")) });
         assert.equal(getMessages(values).length, 12);
         assert.deepEqual(getMessages(values).slice(0, 8), final.slice(0, 8));
         assert.deepEqual(
-          contents(values).slice(8),
+          readContents(values).slice(8),
           ["branch 1", "branch 2"].flatMap((turn) => [createLongText(turn), `You said: ${createLongText(turn)}`]),
         );
         assert.deepEqual(getMessages((await client.threads.getState(id, history[0]?.checkpoint)).values), final);
@@ -394,7 +410,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         );
         assert.equal(getMessages(values)[1]?.id, "mine");
         assert.deepEqual(getMessages(values)[3]?.content as unknown, [{ type: "text", text: "c" }]);
-        assert.equal(contents(values).at(-1), "You said: d");
+        assert.equal(readContents(values).at(-1), "You said: d");
         assert.equal(new Set(getMessages(values).map((message) => message.id)).size, 6);
       });
 
@@ -402,9 +418,11 @@ export function runs({ describe, it, name, bench }: Suite): void {
         await using at = await bench();
         const { client } = at;
         const texts = Array.from({ length: 25 }, (_, n) => `number ${n}`);
-        const values = await Promise.all(texts.map((text) => client.runs.wait(null, graph, { input: human(text) })));
+        const values = await Promise.all(
+          texts.map((text) => client.runs.wait(null, graph, { input: createHumanInput(text) })),
+        );
         assert.deepEqual(
-          values.map((result) => contents(result)),
+          values.map((result) => readContents(result)),
           texts.map((text) => [text, `You said: ${text}`]),
         );
         assert.equal(await client.threads.count(), 0);
@@ -414,14 +432,14 @@ export function runs({ describe, it, name, bench }: Suite): void {
         await using at = await bench();
         const { client } = at;
         for (const durability of ["sync", "async", "exit"] as const) {
-          const id = await aThread(client);
-          const values = await client.runs.wait(id, graph, { input: human(durability), durability });
-          assert.deepEqual(contents(values), [durability, `You said: ${durability}`]);
+          const id = await createThread(client);
+          const values = await client.runs.wait(id, graph, { input: createHumanInput(durability), durability });
+          assert.deepEqual(readContents(values), [durability, `You said: ${durability}`]);
           assert.deepEqual((await client.threads.getState(id)).values, values);
           const { length } = await client.threads.getHistory(id);
           if (durability === "exit") assert.equal(length, 1);
           else assert.ok(length > 1);
-          const nextValues = await client.runs.wait(id, graph, { input: human("more"), durability });
+          const nextValues = await client.runs.wait(id, graph, { input: createHumanInput("more"), durability });
           assert.equal(getMessages(nextValues).length, 4);
           const states = await client.threads.getHistory(id);
           assert.deepEqual(states.at(-length)?.values, values);
@@ -433,23 +451,27 @@ export function runs({ describe, it, name, bench }: Suite): void {
         await using at = await bench();
         const { client } = at;
         const id = "7f1c9c6e-3f5b-4f0a-9d59-3a2f5f0c0a02";
-        await refused(client.runs.wait(id, graph, { input: human("hi") }), 404, /not found/);
+        await assertRefused(client.runs.wait(id, graph, { input: createHumanInput("hi") }), 404, /not found/);
         const values = await client.runs.wait(id, graph, {
-          input: human("hi"),
+          input: createHumanInput("hi"),
           ifNotExists: "create",
           metadata: { m: 1 },
         });
-        assert.deepEqual(contents(values), ["hi", "You said: hi"]);
+        assert.deepEqual(readContents(values), ["hi", "You said: hi"]);
         const { assistant_id } = await client.assistants.get(graph);
         assert.deepEqual((await client.threads.get(id)).metadata, { graph_id: graph, assistant_id, m: 1 });
-        await refused(client.runs.create(id, "nobody", { input: {} }), 404, /not found/);
-        await refused(client.runs.create(id, ABSENT, { input: {} }), 404, /not found/);
-        await refused(client.runs.get(id, ABSENT), 404, /not found/);
-        await refused(client.runs.join(id, ABSENT), 404, /not found/);
-        await refused(client.runs.list(ABSENT), 404, /not found/);
-        await refused(client.runs.get(id, "no-uuid"), 422, /run_id/);
-        await refused(collect(client.runs.stream(id, graph, { streamMode: "loud" as "values" })), 422, /stream_mode/);
-        await refused(client.runs.list(id, { limit: 0 }), 422, /limit/);
+        await assertRefused(client.runs.create(id, "nobody", { input: {} }), 404, /not found/);
+        await assertRefused(client.runs.create(id, ABSENT, { input: {} }), 404, /not found/);
+        await assertRefused(client.runs.get(id, ABSENT), 404, /not found/);
+        await assertRefused(client.runs.join(id, ABSENT), 404, /not found/);
+        await assertRefused(client.runs.list(ABSENT), 404, /not found/);
+        await assertRefused(client.runs.get(id, "no-uuid"), 422, /run_id/);
+        await assertRefused(
+          collect(client.runs.stream(id, graph, { streamMode: "loud" as "values" })),
+          422,
+          /stream_mode/,
+        );
+        await assertRefused(client.runs.list(id, { limit: 0 }), 422, /limit/);
         assert.equal((await client.runs.list(id)).length, 1);
       });
     });

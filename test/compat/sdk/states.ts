@@ -4,17 +4,17 @@ import type { Checkpoint, Client, ThreadState } from "langgraph-sdk-2";
 import { isObject, type Json, type JsonObject } from "../../../lib/json.ts";
 import {
   ABSENT,
-  aThread,
+  assertRefused,
   type Bench,
   collect,
-  contents,
-  contentsOrNone,
+  createHumanInput,
+  createThread,
   FAMILIES,
   getInterrupts,
   getMessages,
-  human,
-  messagesOrNone,
-  refused,
+  readContents,
+  readContentsOrNone,
+  readMessagesOrNone,
   type Suite,
 } from "./bench.ts";
 
@@ -46,8 +46,8 @@ async function detail(answer: ReturnType<typeof request>, status: number, text: 
 }
 
 /** Creates a thread whose first message has the id `m1`, with its answer. */
-async function aTalk(client: Client, graph: string): Promise<string> {
-  const id = await aThread(client);
+async function createTalk(client: Client, graph: string): Promise<string> {
+  const id = await createThread(client);
   await client.runs.wait(id, graph, { input: { messages: [message("hi", "m1")] } });
   return id;
 }
@@ -58,7 +58,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       it("changes as by a node, and the next run continues from it", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aTalk(client, graph);
+        const id = await createTalk(client, graph);
         const before = await client.threads.getState(id);
         const updated = (await client.threads.updateState(id, {
           values: { messages: [message("edited", "m1")] },
@@ -70,7 +70,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.equal(getCheckpointId(state), updated.checkpoint.checkpoint_id);
         assert.ok(getCheckpointId(state) > getCheckpointId(before), "ids sort by age");
         assert.equal(findParentId(state), getCheckpointId(before));
-        assert.deepEqual(contents(state.values), ["edited", "You said: hi"]);
+        assert.deepEqual(readContents(state.values), ["edited", "You said: hi"]);
         assert.deepEqual(state.next, []);
         const about = state.metadata as JsonObject;
         const thread = await client.threads.get(id);
@@ -79,20 +79,20 @@ export function states({ describe, it, name, bench }: Suite): void {
           [about.source, about.step, about.graph_id, about.assistant_id, about.thread_id],
           ["update", Number((before.metadata as JsonObject).step) + 1, graph_id, assistant_id, id],
         );
-        assert.deepEqual(contents(thread.values), ["edited", "You said: hi"]);
+        assert.deepEqual(readContents(thread.values), ["edited", "You said: hi"]);
         const matches = await client.threads.search({ values: { messages: [{ id: "m1", content: "edited" }] } });
         assert.deepEqual(
           matches.map(({ thread_id }) => thread_id),
           [id],
         );
-        const values = await client.runs.wait(id, graph, { input: human("more") });
-        assert.deepEqual(contents(values), ["edited", "You said: hi", "more", "You said: more"]);
+        const values = await client.runs.wait(id, graph, { input: createHumanInput("more") });
+        assert.deepEqual(readContents(values), ["edited", "You said: hi", "more", "You said: more"]);
       });
 
       it("forks from an earlier checkpoint, and both branches are in the history", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aTalk(client, graph);
+        const id = await createTalk(client, graph);
         const first = (await client.threads.getHistory(id)).find((state) => state.next.includes(node));
         assert.ok(first);
         for (const target of [{ checkpointId: getCheckpointId(first) }, { checkpoint: first.checkpoint }]) {
@@ -103,9 +103,9 @@ export function states({ describe, it, name, bench }: Suite): void {
           });
           const state = await client.threads.getState(id);
           assert.equal(findParentId(state), getCheckpointId(first));
-          assert.deepEqual([contents(state.values), state.next], [["instead"], [node]]);
+          assert.deepEqual([readContents(state.values), state.next], [["instead"], [node]]);
           const values = await client.runs.wait(id, graph, { input: null });
-          assert.deepEqual(contents(values), ["instead", "You said: instead"]);
+          assert.deepEqual(readContents(values), ["instead", "You said: instead"]);
         }
         const history = await client.threads.getHistory(id);
         assert.equal(history.filter((state) => findParentId(state) === getCheckpointId(first)).length, 3);
@@ -115,54 +115,54 @@ export function states({ describe, it, name, bench }: Suite): void {
       it("accepts lists of values, removals, and values without a node", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aTalk(client, graph);
+        const id = await createTalk(client, graph);
         const answer = getMessages((await client.threads.getState(id)).values)[1]?.id;
         const values = [{ messages: [message("one", "m2")] }, { messages: [message("two", "m3")] }];
         await client.threads.updateState(id, { values: values as never, asNode: "__start__" });
         const state = await client.threads.getState(id);
-        assert.deepEqual(contents(state.values), ["hi", "You said: hi", "one", "two"]);
+        assert.deepEqual(readContents(state.values), ["hi", "You said: hi", "one", "two"]);
         assert.deepEqual(state.next, [node]);
         await client.threads.updateState(id, { values: { messages: [{ type: "remove", id: answer }] } });
-        assert.deepEqual(contents((await client.threads.getState(id)).values), ["hi", "one", "two"]);
+        assert.deepEqual(readContents((await client.threads.getState(id)).values), ["hi", "one", "two"]);
         const removal = { messages: [{ type: "remove", id: "nobody" }] };
-        await refused(client.threads.updateState(id, { values: removal }), 422, /nobody/);
+        await assertRefused(client.threads.updateState(id, { values: removal }), 422, /nobody/);
         await client.threads.updateState(id, { values: null as never, asNode: "__end__" });
         const ended = await client.threads.getState(id);
-        assert.deepEqual([contents(ended.values), ended.next], [["hi", "one", "two"], []]);
+        assert.deepEqual([readContents(ended.values), ended.next], [["hi", "one", "two"], []]);
         await client.threads.updateState(id, { values: null as never, asNode: "__copy__" });
         const copy = await client.threads.getState(id);
         assert.deepEqual(
           [getSource(copy), copy.values, findParentId(copy)],
           ["fork", ended.values, findParentId(ended)],
         );
-        await client.threads.updateState(id, { values: human("input"), asNode: "__input__" });
+        await client.threads.updateState(id, { values: createHumanInput("input"), asNode: "__input__" });
         assert.equal(getSource(await client.threads.getState(id)), "input");
-        assert.equal(contents(await client.runs.wait(id, graph, { input: null })).at(-1), "You said: input");
+        assert.equal(readContents(await client.runs.wait(id, graph, { input: null })).at(-1), "You said: input");
       });
 
       it("is rejected if it is invalid", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const bare = await aThread(client);
-        await refused(client.threads.updateState(bare, { values: { a: 1 } }), 400, /no graph/);
-        await refused(client.threads.updateState(ABSENT, { values: { a: 1 } }), 404, /not found/);
+        const bare = await createThread(client);
+        await assertRefused(client.threads.updateState(bare, { values: { a: 1 } }), 400, /no graph/);
+        await assertRefused(client.threads.updateState(ABSENT, { values: { a: 1 } }), 404, /not found/);
         const named = await client.threads.create({ graphId: graph });
-        await client.threads.updateState(named.thread_id, { values: human("first") });
+        await client.threads.updateState(named.thread_id, { values: createHumanInput("first") });
         const opened = await client.threads.getState(named.thread_id);
-        assert.deepEqual([contents(opened.values), opened.next], [["first"], [node]]);
+        assert.deepEqual([readContents(opened.values), opened.next], [["first"], [node]]);
 
-        const id = await aTalk(client, graph);
+        const id = await createTalk(client, graph);
         const before = await client.threads.getHistory(id);
-        await refused(client.threads.updateState(id, { values: {}, asNode: "nobody" }), 422, /nobody/);
+        await assertRefused(client.threads.updateState(id, { values: {}, asNode: "nobody" }), 422, /nobody/);
         const checkpointId = "1f000000-0000-6000-8000-000000000000";
-        await refused(client.threads.updateState(id, { values: {}, checkpointId }), 404, /no checkpoint/);
+        await assertRefused(client.threads.updateState(id, { values: {}, checkpointId }), 404, /no checkpoint/);
         await detail(request(at, "POST", `/threads/${id}/state`, { values: 5 }), 422, /^values: /);
         assert.deepEqual(await client.threads.getHistory(id), before);
 
-        const busy = await aThread(client);
-        const run = await client.runs.create(busy, wait, { input: human("text") });
+        const busy = await createThread(client);
+        const run = await client.runs.create(busy, wait, { input: createHumanInput("text") });
         await gates.reached("text");
-        await refused(client.threads.updateState(busy, { values: {} }), 409, /already running a task/);
+        await assertRefused(client.threads.updateState(busy, { values: {} }), 409, /already running a task/);
         const copied = await client.threads.copy(busy);
         assert.deepEqual([copied.status, await client.threads.getHistory(copied.thread_id)], ["idle", []]);
         assert.deepEqual((await request(at, "POST", "/threads/prune", { thread_ids: [busy] })).body, {
@@ -175,7 +175,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       it("has the metadata of a patch on its newest checkpoint", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aTalk(client, graph);
+        const id = await createTalk(client, graph);
         const { metadata } = await client.threads.getState(id);
         await client.threads.patchState(id, { color: "red", size: { w: 1 } });
         await client.threads.patchState(id, { size: { h: 2 } });
@@ -183,14 +183,14 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(noted, { ...(metadata as JsonObject), color: "red", size: { h: 2 } });
         const matches = await client.threads.getHistory(id, { metadata: { color: "red" } });
         assert.equal(matches.length, 1);
-        await refused(client.threads.patchState(await aThread(client), { a: 1 }), 404, /no state/);
-        await refused(client.threads.patchState(id, { graph_id: "x" }), 422, /metadata.graph_id/);
+        await assertRefused(client.threads.patchState(await createThread(client), { a: 1 }), 404, /no state/);
+        await assertRefused(client.threads.patchState(id, { graph_id: "x" }), 422, /metadata.graph_id/);
       });
 
       it("is copied with its history into a separate thread", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aTalk(client, graph);
+        const id = await createTalk(client, graph);
         await client.threads.update(id, { metadata: { owner: "ann" } });
         const source = await client.threads.get(id);
         const copy = await client.threads.copy(id);
@@ -206,19 +206,19 @@ export function states({ describe, it, name, bench }: Suite): void {
         );
         assert.ok(copyHistory.every(({ checkpoint }) => checkpoint.thread_id === copy.thread_id));
         assert.deepEqual(await client.runs.list(copy.thread_id), []);
-        const values = await client.runs.wait(copy.thread_id, graph, { input: human("more") });
-        assert.equal(contents(values).length, 4);
-        assert.equal(contents((await client.threads.getState(id)).values).length, 2);
+        const values = await client.runs.wait(copy.thread_id, graph, { input: createHumanInput("more") });
+        assert.equal(readContents(values).length, 4);
+        assert.equal(readContents((await client.threads.getState(id)).values).length, 2);
         await client.threads.delete(id);
-        assert.equal(contents((await client.threads.getState(copy.thread_id)).values).length, 4);
-        await refused(client.threads.copy(ABSENT), 409, /not found/);
+        assert.equal(readContents((await client.threads.getState(copy.thread_id)).values).length, 4);
+        await assertRefused(client.threads.copy(ABSENT), 409, /not found/);
       });
 
       it("is pruned to its newest checkpoint, or deleted", async () => {
         await using at = await bench();
         const { client } = at;
-        const [untouched, emptied] = [await aTalk(client, graph), await aTalk(client, graph)];
-        await client.runs.wait(untouched, graph, { input: human("more") });
+        const [untouched, emptied] = [await createTalk(client, graph), await createTalk(client, graph)];
+        await client.runs.wait(untouched, graph, { input: createHumanInput("more") });
         const newest = await client.threads.getState(untouched);
         const prune = async (body: object): Promise<Json> => (await request(at, "POST", "/threads/prune", body)).body;
         assert.deepEqual(await prune({ thread_ids: [untouched, ABSENT], strategy: "keep_latest" }), {
@@ -227,10 +227,10 @@ export function states({ describe, it, name, bench }: Suite): void {
         const history = await client.threads.getHistory(untouched);
         assert.deepEqual(history.map(getCheckpointId), [getCheckpointId(newest)]);
         assert.deepEqual(history[0]?.values, newest.values);
-        const values = await client.runs.wait(untouched, graph, { input: human("last") });
-        assert.equal(contents(values).length, 6);
+        const values = await client.runs.wait(untouched, graph, { input: createHumanInput("last") });
+        assert.equal(readContents(values).length, 6);
         assert.deepEqual(await prune({ thread_ids: [emptied, emptied] }), { pruned_count: 1 });
-        await refused(client.threads.get(emptied), 404, /not found/);
+        await assertRefused(client.threads.get(emptied), 404, /not found/);
         assert.deepEqual(await prune({ thread_ids: [] }), { pruned_count: 0 });
       });
 
@@ -243,38 +243,38 @@ export function states({ describe, it, name, bench }: Suite): void {
         ];
         const thread = await client.threads.create({ graphId: graph, metadata: { owner: "ann" }, supersteps });
         assert.deepEqual(thread.metadata, { owner: "ann", graph_id: graph });
-        assert.deepEqual(contents(thread.values), ["one", "two"]);
+        assert.deepEqual(readContents(thread.values), ["one", "two"]);
         const history = await client.threads.getHistory(thread.thread_id);
         assert.deepEqual(
-          history.map((state) => [contents(state.values), state.next]),
+          history.map((state) => [readContents(state.values), state.next]),
           [
             [["one", "two"], []],
             [["one"], [node]],
           ],
         );
-        const values = await client.runs.wait(thread.thread_id, graph, { input: human("three") });
-        assert.deepEqual(contents(values), ["one", "two", "three", "You said: three"]);
+        const values = await client.runs.wait(thread.thread_id, graph, { input: createHumanInput("three") });
+        assert.deepEqual(readContents(values), ["one", "two", "three", "You said: three"]);
         const before = await client.threads.count();
         const stranger = [{ updates: [{ values: {}, asNode: "nobody" }] }];
-        await refused(client.threads.create({ graphId: graph, supersteps: stranger }), 422, /nobody/);
-        await refused(client.threads.create({ graphId: "nothing", supersteps }), 422, /graph_id/);
-        await refused(client.threads.create({ supersteps }), 422, /graph_id/);
+        await assertRefused(client.threads.create({ graphId: graph, supersteps: stranger }), 422, /nobody/);
+        await assertRefused(client.threads.create({ graphId: "nothing", supersteps }), 422, /graph_id/);
+        await assertRefused(client.threads.create({ supersteps }), 422, /graph_id/);
         const many = Array.from({ length: 101 }, () => supersteps[0] as (typeof supersteps)[0]);
-        await refused(client.threads.create({ graphId: graph, supersteps: many }), 422, /at most 100/);
+        await assertRefused(client.threads.create({ graphId: graph, supersteps: many }), 422, /at most 100/);
         assert.equal(await client.threads.count(), before);
         const again = { threadId: thread.thread_id, graphId: graph, supersteps };
-        await refused(client.threads.create(again), 409, /exists/);
+        await assertRefused(client.threads.create(again), 409, /exists/);
         const same = await client.threads.create({ ...again, ifExists: "do_nothing" });
-        assert.equal(contents(same.values).length, 4);
+        assert.equal(readContents(same.values).length, 4);
       });
 
       it("branches after an edited message, and after a regenerated answer", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aTalk(client, graph);
+        const id = await createTalk(client, graph);
         const holding = (history: ThreadState[], messageId: string): ThreadState =>
           history.findLast((state) =>
-            messagesOrNone(state.values).some((message) => message.id === messageId),
+            readMessagesOrNone(state.values).some((message) => message.id === messageId),
           ) as ThreadState;
         const from = (checkpoint: Checkpoint | null | undefined): Omit<Checkpoint, "thread_id"> => {
           assert.ok(checkpoint);
@@ -286,17 +286,21 @@ export function states({ describe, it, name, bench }: Suite): void {
           input: { messages: [message("edited", "m1")] },
           checkpoint: from(first.parent_checkpoint),
         });
-        assert.deepEqual(contents(edited), ["edited", "You said: edited"]);
+        assert.deepEqual(readContents(edited), ["edited", "You said: edited"]);
         const [, answer] = getMessages(edited);
         const answeredState = holding(await client.threads.getHistory(id), String(answer?.id));
         const again = await client.runs.wait(id, graph, { checkpoint: from(answeredState.parent_checkpoint) });
-        assert.deepEqual(contents(again), ["edited", "You said: edited"]);
+        assert.deepEqual(readContents(again), ["edited", "You said: edited"]);
         assert.notEqual(getMessages(again)[1]?.id, answer?.id);
         const history = await client.threads.getHistory(id, { limit: 50 });
         const leaves = history.filter(
           (state) => !history.some((candidate) => findParentId(candidate) === getCheckpointId(state)),
         );
-        assert.deepEqual(leaves.map((state) => contentsOrNone(state.values)[0]).toSorted(), ["edited", "edited", "hi"]);
+        assert.deepEqual(leaves.map((state) => readContentsOrNone(state.values)[0]).toSorted(), [
+          "edited",
+          "edited",
+          "hi",
+        ]);
         assert.deepEqual((await client.threads.getState(id)).values, again);
       });
     });
@@ -306,7 +310,7 @@ export function states({ describe, it, name, bench }: Suite): void {
     it("is read from a checkpoint on, by metadata, and in part", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aTalk(client, "chat");
+      const id = await createTalk(client, "chat");
       const history = await client.threads.getHistory(id);
       const [newest, middle, oldest] = history as [ThreadState, ThreadState, ThreadState];
       const before = { configurable: { checkpoint_id: getCheckpointId(newest) } };
@@ -330,7 +334,7 @@ export function states({ describe, it, name, bench }: Suite): void {
     it("changes inside a subgraph, and the outer graph continues from it", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       await client.runs.wait(id, "outer", { input: { first: "given" } });
       const outer = await client.threads.getState(id, undefined, { subgraphs: true });
       const inner = outer.tasks[0]?.state as unknown as ThreadState;
@@ -352,7 +356,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       const values = await client.runs.wait(id, "outer", { command: { resume: "yes" } });
       assert.deepEqual(values, { first: "changed", second: "yes" });
       const nowhere = { checkpoint_ns: "nowhere:1" } as Checkpoint;
-      await refused(client.threads.updateState(id, { values: {}, checkpoint: nowhere }), 404, /nowhere/);
+      await assertRefused(client.threads.updateState(id, { values: {}, checkpoint: nowhere }), 404, /nowhere/);
     });
   });
 
@@ -360,7 +364,7 @@ export function states({ describe, it, name, bench }: Suite): void {
     it("may be changed before it is answered", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       await client.runs.wait(id, "ask", { input: { topic: "x" } });
       await client.threads.updateState(id, { values: { note: "seen" } });
       const [open] = (await client.threads.getState(id)).tasks.flatMap((task) => task.interrupts);
@@ -371,15 +375,15 @@ export function states({ describe, it, name, bench }: Suite): void {
         note: "seen",
         answer: "yes",
       });
-      const graph = await aThread(client);
-      await client.runs.wait(graph, "approval", { input: human("book a seat") });
+      const graph = await createThread(client);
+      await client.runs.wait(graph, "approval", { input: createHumanInput("book a seat") });
       await client.threads.updateState(graph, { values: { note: "seen" } });
       assert.deepEqual((await client.threads.getState(graph)).next, ["approve"]);
       // The question is about another state now: it is asked again.
       assert.equal(getInterrupts(await client.runs.wait(graph, "approval", { command: { resume: "no" } })).length, 1);
       const done = await client.runs.wait(graph, "approval", { command: { resume: "yes" } });
       assert.equal((done as unknown as JsonObject).note, "seen");
-      assert.equal(contents(done).at(-1), "Done: seat 7A is booked");
+      assert.equal(readContents(done).at(-1), "Done: seat 7A is booked");
     });
 
     it("has the same id in every response, and may be answered by it", async () => {
@@ -390,7 +394,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         ["questions", 2],
         ["outer", 1],
       ] as const) {
-        const id = await aThread(client);
+        const id = await createThread(client);
         const streamMode = ["values", "updates"] as ["values", "updates"];
         const frames = await collect(client.runs.stream(id, graph, { input: {}, streamMode }));
         const emitted = frames.flatMap(({ data }) =>
@@ -418,13 +422,13 @@ export function states({ describe, it, name, bench }: Suite): void {
     it("accepts no single resume value for several interrupts, and strict_resume none without an interrupt", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       const asking = getInterrupts(await client.runs.wait(id, "questions", { input: {} }));
       const [firstId, secondId] = asking.map((open) => open.id) as [string, string];
       const nobody = "0".repeat(32);
       for (const resume of ["yes", null, true, ["a"], {}, { a: 1 }, { [nobody]: 1, a: 2 }]) {
         const call = client.runs.create(id, "questions", { command: { resume } });
-        await refused(call, 422, /^command.resume: 2 interrupts are open/);
+        await assertRefused(call, 422, /^command.resume: 2 interrupts are open/);
       }
       const strict = (resume: Json): ReturnType<typeof request> =>
         request(at, "POST", `/threads/${id}/runs/wait`, {
@@ -438,7 +442,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       assert.equal((await client.runs.list(id)).length, 1);
       assert.equal((await client.threads.get(id)).status, "interrupted");
       const stray = client.runs.create(id, "questions", { command: { resume: { [nobody]: 1 } } });
-      await refused(stray, 409, /no open interrupt that it answers/);
+      await assertRefused(stray, 409, /no open interrupt that it answers/);
       const answered = await strict({ [firstId]: "1", [secondId]: "2" });
       assert.deepEqual([answered.status, Object.values(answered.body as JsonObject).toSorted()], [200, ["1", "2"]]);
     });
@@ -446,7 +450,7 @@ export function states({ describe, it, name, bench }: Suite): void {
     it("continues at the node of a command, and fails if there is no such node", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       await client.runs.wait(id, "family", { input: { steps: ["start"] }, interruptBefore: ["after"] });
       const lengths: number[] = [];
       for (const goto of ["after", { node: "after", input: { steps: [] } }, ["after", { node: "after", input: {} }]]) {
@@ -461,27 +465,27 @@ export function states({ describe, it, name, bench }: Suite): void {
         ["family", ["after", "nobody"]],
         ["tell", "nobody"],
       ] as const) {
-        const stray = await aThread(client);
+        const stray = await createThread(client);
         const { run_id } = await client.runs.create(stray, graph, { command: { goto } as never });
         const { __error__ } = (await client.runs.join(stray, run_id)) as unknown as { __error__: JsonObject };
         assert.match(String(__error__.message), /nobody/);
         assert.equal((await client.runs.get(stray, run_id)).status, "error");
         assert.equal((await client.threads.get(stray)).status, "error");
       }
-      const ended = await aThread(client);
-      await client.runs.wait(ended, "approval", { input: human("book a seat") });
+      const ended = await createThread(client);
+      await client.runs.wait(ended, "approval", { input: createHumanInput("book a seat") });
       const last = await client.runs.create(ended, "approval", {
         input: {},
         command: { goto: "__end__", update: { note: "left" } },
       });
       const joinedValues = (await client.runs.join(ended, last.run_id)) as unknown as JsonObject;
-      assert.deepEqual([contents(joinedValues), joinedValues.note], [["book a seat", "One moment."], "left"]);
+      assert.deepEqual([readContents(joinedValues), joinedValues.note], [["book a seat", "One moment."], "left"]);
       const state = await client.threads.getState(ended);
       assert.deepEqual([state.next, state.tasks, state.values], [[], [], joinedValues]);
       assert.equal((state.metadata as JsonObject).run_id, last.run_id);
       const { status, interrupts } = await client.threads.get(ended);
       assert.deepEqual([status, interrupts], ["idle", {}]);
-      const nextValues = await client.runs.wait(ended, "approval", { input: human("book another") });
+      const nextValues = await client.runs.wait(ended, "approval", { input: createHumanInput("book another") });
       assert.equal(getInterrupts(nextValues).length, 1);
     });
 
@@ -489,7 +493,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { client } = at;
       const stops = async (graph: string, when: object): Promise<string[][]> => {
-        const id = await aThread(client);
+        const id = await createThread(client);
         const passed: string[][] = [];
         await client.runs.wait(id, graph, { input: { steps: ["start"] }, ...when });
         for (let next = (await client.threads.getState(id)).next; next.length > 0; ) {
@@ -511,7 +515,7 @@ export function states({ describe, it, name, bench }: Suite): void {
   describe(`${name}: extracted values of threads`, () => {
     it("are selected by paths", async () => {
       await using at = await bench();
-      const id = await aTalk(at.client, "chat");
+      const id = await createTalk(at.client, "chat");
       const search = (body: object): ReturnType<typeof request> => request(at, "POST", "/threads/search", body);
       const extract = {
         last: "values.messages[-1].content",
@@ -536,7 +540,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         body: [{ thread_id: id, extracted }],
       });
       const [whole] = (await search({ extract, values: { messages: [{ id: "m1" }] } })).body as [JsonObject];
-      assert.deepEqual([whole.extracted, contents(whole.values)], [extracted, ["hi", "You said: hi"]]);
+      assert.deepEqual([whole.extracted, readContents(whole.values)], [extracted, ["hi", "You said: hi"]]);
       for (const path of ["context.a", "thread_id", "", "valuesx", "values.", "values[a]", "values[0", "values..a"]) {
         await detail(search({ extract: { a: path } }), 422, /^extract.a: /);
       }
@@ -571,7 +575,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       assert.deepEqual((await lives(thread_id)).strategy, "keep_latest");
       await client.runs.wait(thread_id, "tell", { input: {} });
       await endsAfter(thread_id, 90);
-      assert.equal(await lives(await aThread(client)), null);
+      assert.equal(await lives(await createThread(client)), null);
       for (const path of ["/threads/search?include=ttl", "/threads/search"]) {
         const { body } = await request(at, "POST", path, {
           ids: [thread_id],

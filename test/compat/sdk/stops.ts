@@ -4,17 +4,17 @@ import type { Client } from "langgraph-sdk-2";
 import type { JsonObject } from "../../../lib/json.ts";
 import {
   ABSENT,
-  aThread,
+  assertRefused,
   type Bench,
   collect,
-  contents,
-  contentsOrNone,
+  createHumanInput,
+  createThread,
   FAMILIES,
   type Frame,
   filterData,
-  human,
-  names,
-  refused,
+  listEventNames,
+  readContents,
+  readContentsOrNone,
   type Suite,
   until,
 } from "./bench.ts";
@@ -46,44 +46,46 @@ export function stops({ describe, it, name, bench }: Suite): void {
       it("waits for the end if requested, and the agent receives the reason", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
-        await client.runs.wait(id, graph, { input: human("zero") });
-        const { run_id } = await client.runs.create(id, half, { input: human("a") });
+        const id = await createThread(client);
+        await client.runs.wait(id, graph, { input: createHumanInput("zero") });
+        const { run_id } = await client.runs.create(id, half, { input: createHumanInput("a") });
         await gates.reached("a");
         // An agent may be at its gate before its step is recorded.
-        await until(async () => contentsOrNone((await client.threads.getState(id)).values).includes("began a"));
+        await until(async () => readContentsOrNone((await client.threads.getState(id)).values).includes("began a"));
         const reader = collect(client.runs.joinStream(id, run_id, { lastEventId: "-1" }));
         await client.runs.cancel(id, run_id, true);
         assert.equal(await status(client, id, run_id), "interrupted");
         assert.equal(await gates.stopped("a"), "cancelled");
         const frames = await reader;
-        assert.ok(!names(frames).includes("error"));
+        assert.ok(!listEventNames(frames).includes("error"));
         assert.deepEqual(filterData(frames, "end"), [{ run_id, status: "interrupted" }]);
         const { status: threadStatus, values } = await client.threads.get(id);
         assert.equal(threadStatus, "interrupted");
-        assert.deepEqual(contents(values), ["zero", "You said: zero", "a", "began a"]);
+        assert.deepEqual(readContents(values), ["zero", "You said: zero", "a", "began a"]);
         // Stopping it again changes nothing, whatever is asked for.
         for (const action of ["interrupt", "rollback"] as const) {
           for (const wait of [true, false]) await client.runs.cancel(id, run_id, wait, action);
         }
         assert.equal(await status(client, id, run_id), "interrupted");
         gates.open("a");
-        const on = await client.runs.wait(id, graph, { input: human("b") });
-        assert.deepEqual(contents(on).slice(2), ["a", "began a", "b", "You said: b"]);
+        const on = await client.runs.wait(id, graph, { input: createHumanInput("b") });
+        assert.deepEqual(readContents(on).slice(2), ["a", "began a", "b", "You said: b"]);
       });
 
       it("rolls back if requested", async () => {
         await using at = await bench();
         const { client, gates } = at;
         for (const wait of [true, false]) {
-          const id = await aThread(client);
-          await client.runs.wait(id, graph, { input: human("zero") });
+          const id = await createThread(client);
+          await client.runs.wait(id, graph, { input: createHumanInput("zero") });
           const { length } = await client.threads.getHistory(id);
           const text = `a ${wait}`;
-          const { run_id } = await client.runs.create(id, half, { input: human(text), durability: "sync" });
+          const { run_id } = await client.runs.create(id, half, { input: createHumanInput(text), durability: "sync" });
           await gates.reached(text);
           // Nothing of its step is on its way any more: else the agent may hear first that this was refused.
-          await until(async () => contentsOrNone((await client.threads.getState(id)).values).includes(`began ${text}`));
+          await until(async () =>
+            readContentsOrNone((await client.threads.getState(id)).values).includes(`began ${text}`),
+          );
           for await (const { data } of client.runs.joinStream(id, run_id, { lastEventId: "-1" })) {
             if (JSON.stringify(data).includes(`began ${text}`)) break;
           }
@@ -95,25 +97,25 @@ export function stops({ describe, it, name, bench }: Suite): void {
             },
           );
           await client.runs.cancel(id, run_id, wait, "rollback");
-          await refused(client.runs.get(id, run_id), 404, /not found/);
+          await assertRefused(client.runs.get(id, run_id), 404, /not found/);
           assert.equal(await gates.stopped(text), "rolled_back");
           assert.equal((await client.threads.getHistory(id)).length, length);
           assert.equal((await client.runs.list(id)).length, 1);
           const frames = await reader;
           if (frames) assert.equal(filterData(frames, "end")[0]?.status, "rollback");
           const { status: threadStatus, values } = await client.threads.get(id);
-          assert.deepEqual([threadStatus, contents(values)], ["idle", ["zero", "You said: zero"]]);
-          const on = await client.runs.wait(id, graph, { input: human("b") });
-          assert.deepEqual(contents(on).slice(2), ["b", "You said: b"]);
+          assert.deepEqual([threadStatus, readContents(values)], ["idle", ["zero", "You said: zero"]]);
+          const on = await client.runs.wait(id, graph, { input: createHumanInput("b") });
+          assert.deepEqual(readContents(on).slice(2), ["b", "You said: b"]);
         }
       });
 
       it("removes a run from the queue, and changes no other", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const make = async (text: string): Promise<string> =>
-          (await client.runs.create(id, wait, { input: human(text) })).run_id;
+          (await client.runs.create(id, wait, { input: createHumanInput(text) })).run_id;
         const [a, b, c, d] = [await make("a"), await make("b"), await make("c"), await make("d")];
         await gates.reached("a");
         const reader = collect(client.runs.joinStream(id, b as string));
@@ -125,37 +127,37 @@ export function stops({ describe, it, name, bench }: Suite): void {
           "interrupted",
           "pending",
         ]);
-        await refused(client.runs.get(id, c as string), 404, /not found/);
-        assert.deepEqual(names(await reader), ["end"]);
+        await assertRefused(client.runs.get(id, c as string), 404, /not found/);
+        assert.deepEqual(listEventNames(await reader), ["end"]);
         await result;
         gates.open("a", "b", "c", "d");
         const values = await client.runs.join(id, d as string);
-        assert.deepEqual(contents(values), ["a", "waited for a", "d", "waited for d"]);
+        assert.deepEqual(readContents(values), ["a", "waited for a", "d", "waited for d"]);
       });
 
       it("takes effect however early it comes", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         await Promise.all(
           Array.from({ length: 10 }, async (_, n) => {
-            const { run_id } = await client.runs.create(id, wait, { input: human(`never ${n}`) });
+            const { run_id } = await client.runs.create(id, wait, { input: createHumanInput(`never ${n}`) });
             await client.runs.cancel(id, run_id, n % 2 === 0);
             await client.runs.join(id, run_id);
             assert.equal(await status(client, id, run_id), "interrupted");
           }),
         );
         assert.ok(["idle", "interrupted"].includes((await client.threads.get(id)).status));
-        const values = await client.runs.wait(id, graph, { input: human("on") });
-        assert.deepEqual(contents(values).slice(-2), ["on", "You said: on"]);
+        const values = await client.runs.wait(id, graph, { input: createHumanInput("on") });
+        assert.deepEqual(readContents(values).slice(-2), ["on", "You said: on"]);
       });
 
       it("happens when the reader of a stream or a result disconnects, if requested", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const disconnect = new AbortController();
-        const payload = { input: human("a"), onDisconnect: "cancel", signal: disconnect.signal } as const;
+        const payload = { input: createHumanInput("a"), onDisconnect: "cancel", signal: disconnect.signal } as const;
         const result = client.runs.wait(id, wait, payload).then(
           () => assert.fail("ended"),
           () => {},
@@ -168,7 +170,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
         await client.runs.join(id, run?.run_id as string);
         assert.equal(await status(client, id, run?.run_id as string), "interrupted");
 
-        const otherRun = await client.runs.create(id, wait, { input: human("b") });
+        const otherRun = await client.runs.create(id, wait, { input: createHumanInput("b") });
         await gates.reached("b");
         const readerDisconnect = new AbortController();
         const joined = { cancelOnDisconnect: true, lastEventId: "-1", signal: readerDisconnect.signal };
@@ -184,36 +186,46 @@ export function stops({ describe, it, name, bench }: Suite): void {
       it("continues without input from the last finished step", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
-        const { run_id } = await client.runs.create(id, half, { input: human("a") });
+        const id = await createThread(client);
+        const { run_id } = await client.runs.create(id, half, { input: createHumanInput("a") });
         await gates.reached("a");
-        await until(async () => contentsOrNone((await client.threads.getState(id)).values).includes("began a"));
+        await until(async () => readContentsOrNone((await client.threads.getState(id)).values).includes("began a"));
         await client.runs.cancel(id, run_id, true);
         const { next } = await client.threads.getState(id);
         assert.equal(next.length, 1);
         if (kind === "function") return;
         gates.open("a");
-        assert.deepEqual(contents(await client.runs.wait(id, half, { input: null })), ["a", "began a", "waited for a"]);
+        assert.deepEqual(readContents(await client.runs.wait(id, half, { input: null })), [
+          "a",
+          "began a",
+          "waited for a",
+        ]);
       });
 
       it("comes with a run that starts later", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
-        const later = await client.runs.create(id, graph, { input: human("later"), afterSeconds: 3600 });
+        const id = await createThread(client);
+        const later = await client.runs.create(id, graph, { input: createHumanInput("later"), afterSeconds: 3600 });
         assert.equal(later.status, "pending");
         assert.ok(Date.parse(later.created_at) > Date.now() + 3_000_000);
         assert.equal((await client.threads.get(id)).status, "busy");
         // It holds nobody up.
-        const soon = await client.runs.wait(id, graph, { input: human("soon"), afterSeconds: 0.1 });
-        assert.deepEqual(contents(soon), ["soon", "You said: soon"]);
+        const soon = await client.runs.wait(id, graph, { input: createHumanInput("soon"), afterSeconds: 0.1 });
+        assert.deepEqual(readContents(soon), ["soon", "You said: soon"]);
         assert.equal((await client.threads.get(id)).status, "busy");
         await client.runs.cancel(id, later.run_id, true);
         assert.equal(await status(client, id, later.run_id), "interrupted");
         assert.equal((await client.threads.get(id)).status, "idle");
-        await refused(client.runs.create(id, graph, { input: human("x"), afterSeconds: -1 }), 422, /after_seconds/);
-        const frames = await collect(client.runs.stream(id, graph, { input: human("x"), afterSeconds: 0.1 }));
-        assert.deepEqual(names(frames), ["metadata", "values", "values", "end"]);
+        await assertRefused(
+          client.runs.create(id, graph, { input: createHumanInput("x"), afterSeconds: -1 }),
+          422,
+          /after_seconds/,
+        );
+        const frames = await collect(
+          client.runs.stream(id, graph, { input: createHumanInput("x"), afterSeconds: 0.1 }),
+        );
+        assert.deepEqual(listEventNames(frames), ["metadata", "values", "values", "end"]);
       });
     });
   }
@@ -222,13 +234,13 @@ export function stops({ describe, it, name, bench }: Suite): void {
     it("rejects invalid requests", async () => {
       await using at = await bench();
       const { client, send } = at;
-      const id = await aThread(client);
-      await refused(client.runs.cancel(id, ABSENT), 404, /not found/);
-      await refused(client.runs.cancel(id, ABSENT, true, "rollback"), 404, /not found/);
-      const { run_id } = await client.runs.create(id, "agent", { input: human("a") });
+      const id = await createThread(client);
+      await assertRefused(client.runs.cancel(id, ABSENT), 404, /not found/);
+      await assertRefused(client.runs.cancel(id, ABSENT, true, "rollback"), 404, /not found/);
+      const { run_id } = await client.runs.create(id, "agent", { input: createHumanInput("a") });
       await client.runs.join(id, run_id);
-      await refused(client.runs.cancel(await aThread(client), run_id), 404, /not found/);
-      await refused(client.runs.cancel(id, run_id, false, "vanish" as "rollback"), 422, /action/);
+      await assertRefused(client.runs.cancel(await createThread(client), run_id), 404, /not found/);
+      await assertRefused(client.runs.cancel(id, run_id, false, "vanish" as "rollback"), 422, /action/);
       const answer = await send(`/threads/${id}/runs/${run_id}/cancel?wait=perhaps`, { method: "POST" });
       assert.equal(answer.status, 422);
       const statuses = [];
@@ -242,9 +254,9 @@ export function stops({ describe, it, name, bench }: Suite): void {
     it("stops many runs at once: some of a thread, or all of a status", async () => {
       await using at = await bench();
       const { client, gates } = at;
-      const ids = [await aThread(client), await aThread(client)] as const;
+      const ids = [await createThread(client), await createThread(client)] as const;
       const make = async (id: string, text: string): Promise<string> =>
-        (await client.runs.create(id, "wait", { input: human(text) })).run_id;
+        (await client.runs.create(id, "wait", { input: createHumanInput(text) })).run_id;
       const [a, b, c] = [await make(ids[0], "a"), await make(ids[0], "b"), await make(ids[0], "c")];
       const [d, e] = [await make(ids[1], "d"), await make(ids[1], "e")];
       await Promise.all([gates.reached("a"), gates.reached("d")]);
@@ -265,10 +277,13 @@ export function stops({ describe, it, name, bench }: Suite): void {
         [ids[0], a],
         [ids[1], d],
       ] as const) {
-        await refused(client.runs.get(id, run_id as string), 404, /not found/);
+        await assertRefused(client.runs.get(id, run_id as string), 404, /not found/);
       }
       for (const id of ids) {
-        assert.deepEqual(contents(await client.runs.wait(id, "agent", { input: human("x") })), ["x", "You said: x"]);
+        assert.deepEqual(readContents(await client.runs.wait(id, "agent", { input: createHumanInput("x") })), [
+          "x",
+          "You said: x",
+        ]);
       }
       await assert.rejects(cancelMany(at, { threadId: ids[0], runIds: [ABSENT] }), { status: 404 });
       await assert.rejects(cancelMany(at, { threadId: ids[0], runIds: [b as string], status: "all" }), { status: 422 });
@@ -280,7 +295,11 @@ export function stops({ describe, it, name, bench }: Suite): void {
       const { client } = at;
       const texts = ["a", "b", "c"];
       const batch = await client.runs.createBatch(
-        texts.map((text, n) => ({ assistantId: n === 1 ? "chat" : "agent", input: human(text), metadata: { n } })),
+        texts.map((text, n) => ({
+          assistantId: n === 1 ? "chat" : "agent",
+          input: createHumanInput(text),
+          metadata: { n },
+        })),
       );
       assert.deepEqual(
         batch.map((run) => (run.metadata as JsonObject).n),
@@ -290,23 +309,27 @@ export function stops({ describe, it, name, bench }: Suite): void {
         batch.map((run) => collect(client.runs.joinStream(null, run.run_id, { lastEventId: "-1" }))),
       );
       assert.deepEqual(
-        streams.map((frames: Frame[]) => contents(filterData(frames, "values").at(-1))),
+        streams.map((frames: Frame[]) => readContents(filterData(frames, "values").at(-1))),
         texts.map((text) => [text, `You said: ${text}`]),
       );
       assert.equal(await client.threads.count(), 0);
-      await refused(client.runs.createBatch([]), 422, /./);
-      await refused(client.runs.createBatch([{ assistantId: "agent" }, { assistantId: "nobody" }]), 404, /nobody/);
+      await assertRefused(client.runs.createBatch([]), 422, /./);
+      await assertRefused(
+        client.runs.createBatch([{ assistantId: "agent" }, { assistantId: "nobody" }]),
+        404,
+        /nobody/,
+      );
     });
 
     it("creates one run for a request that is repeated with its key", async () => {
       await using at = await bench();
       const { client, gates, send } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       const post = async (path: string, text: string, key: string): Promise<Response> =>
         await send(path, {
           method: "POST",
           headers: { "content-type": "application/json", "idempotency-key": key },
-          body: JSON.stringify({ assistant_id: "wait", input: human(text) }),
+          body: JSON.stringify({ assistant_id: "wait", input: createHumanInput(text) }),
         });
       const create = `/threads/${id}/runs`;
       const answers = await Promise.all(Array.from({ length: 5 }, () => post(create, "a", "one")));
@@ -335,7 +358,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
       const again = await post(create, "z", "four");
       assert.equal(again.status, 409);
       await again.text();
-      await refused(client.runs.get(id, createdRun.run_id), 404, /not found/);
+      await assertRefused(client.runs.get(id, createdRun.run_id), 404, /not found/);
       assert.equal((await client.runs.list(id)).length, 2);
     });
   });

@@ -1,6 +1,6 @@
 /** The store, as a stock client has it. */
 import assert from "node:assert/strict";
-import { refused, type Suite } from "./bench.ts";
+import { assertRefused, type Suite } from "./bench.ts";
 
 export function store({ describe, it, name, bench }: Suite): void {
   describe(`${name}: the store`, () => {
@@ -40,8 +40,8 @@ export function store({ describe, it, name, bench }: Suite): void {
       const [first] = (await store.searchItems(["docsx"], { refreshTtl: true })).items;
       assert.deepEqual([first?.namespace, first?.value], [["docsx"], { n: 100 }]);
       assert.ok(first?.createdAt && first.updatedAt);
-      await refused(store.searchItems([], { filter: { n: { $regex: "x" } } }), 422, /filter\.n\.\$regex/);
-      await refused(store.searchItems([], { query: "meaning" }), 422, /^Semantic search is not configured$/);
+      await assertRefused(store.searchItems([], { filter: { n: { $regex: "x" } } }), 422, /filter\.n\.\$regex/);
+      await assertRefused(store.searchItems([], { query: "meaning" }), 422, /^Semantic search is not configured$/);
     });
 
     it("lists namespaces", async () => {
@@ -61,13 +61,13 @@ export function store({ describe, it, name, bench }: Suite): void {
     it("rejects values above the limits", async () => {
       await using at = await bench();
       const { store } = at.client;
-      await refused(store.putItem([], "k", {}), 422, /namespace/);
-      await refused(store.putItem(["a", ""], "k", {}), 422, /namespace\.1/);
-      await refused(store.putItem(["langgraph"], "k", {}), 422, /namespace\.0/);
-      await refused(store.putItem(["a"], "", {}), 422, /key/);
-      await refused(store.putItem(["a"], "k", {}, { ttl: 0 }), 422, /ttl/);
-      await refused(store.getItem([], "k"), 400, /namespace/);
-      await refused(store.searchItems([], { limit: 1001 }), 422, /limit/);
+      await assertRefused(store.putItem([], "k", {}), 422, /namespace/);
+      await assertRefused(store.putItem(["a", ""], "k", {}), 422, /namespace\.1/);
+      await assertRefused(store.putItem(["langgraph"], "k", {}), 422, /namespace\.0/);
+      await assertRefused(store.putItem(["a"], "", {}), 422, /key/);
+      await assertRefused(store.putItem(["a"], "k", {}, { ttl: 0 }), 422, /ttl/);
+      await assertRefused(store.getItem([], "k"), 400, /namespace/);
+      await assertRefused(store.searchItems([], { limit: 1001 }), 422, /limit/);
     });
   });
 }

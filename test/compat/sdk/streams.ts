@@ -4,19 +4,19 @@ import { isObject, type JsonObject } from "../../../lib/json.ts";
 import {
   ABSENT,
   ALL_MODES,
-  aThread,
+  assertRefused,
   collect,
-  contents,
-  contentsOrNone,
+  createHumanInput,
+  createThread,
   FAMILIES,
   type Frame,
   filterData,
   filterTuples,
   getMessages,
-  human,
+  listEventNames,
   type Message,
-  names,
-  refused,
+  readContents,
+  readContentsOrNone,
   type Suite,
 } from "./bench.ts";
 
@@ -26,11 +26,11 @@ export function streams({ describe, it, name, bench }: Suite): void {
       it("streams values by default: metadata first, end last, after which the run has ended", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         let created: { run_id: string; thread_id?: string } | undefined;
         const ends: string[] = [];
         const stream = client.runs.stream(id, graph, {
-          input: human("hi"),
+          input: createHumanInput("hi"),
           onRunCreated: (run) => {
             created = run;
           },
@@ -40,14 +40,14 @@ export function streams({ describe, it, name, bench }: Suite): void {
           ends.push((await client.runs.get(id, String((data as JsonObject).run_id))).status);
           ends.push((await client.threads.get(id)).status);
         });
-        assert.deepEqual(names(frames), ["metadata", "values", "values", "end"]);
+        assert.deepEqual(listEventNames(frames), ["metadata", "values", "values", "end"]);
         const [metadata] = filterData(frames, "metadata");
         assert.equal(metadata?.attempt, 1);
         assert.deepEqual(created, { run_id: metadata?.run_id, thread_id: id });
         assert.deepEqual(filterData(frames, "end"), [{ run_id: metadata?.run_id, status: "success" }]);
         assert.deepEqual(ends, ["success", "idle"]);
         const [early, final] = filterData(frames, "values");
-        assert.deepEqual(contents(early), ["hi"]);
+        assert.deepEqual(readContents(early), ["hi"]);
         assert.deepEqual(final, (await client.threads.getState(id)).values);
         const ids = frames.map((frame) => Number(frame.id));
         assert.deepEqual(
@@ -60,11 +60,11 @@ export function streams({ describe, it, name, bench }: Suite): void {
       it("streams the tokens of the message that is in the state afterwards", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const frames = await collect(
-          client.runs.stream(id, graph, { input: human("one two three"), streamMode: "messages-tuple" }),
+          client.runs.stream(id, graph, { input: createHumanInput("one two three"), streamMode: "messages-tuple" }),
         );
-        assert.deepEqual([...new Set(names(frames))], ["metadata", "messages", "end"]);
+        assert.deepEqual([...new Set(listEventNames(frames))], ["metadata", "messages", "end"]);
         const chunks = filterTuples(frames);
         const words = chunks.map(([chunk]) => chunk.content).filter((content) => content !== "");
         assert.deepEqual(words, ["You ", "said: ", "one ", "two ", "three"]);
@@ -78,10 +78,12 @@ export function streams({ describe, it, name, bench }: Suite): void {
       it("streams mode messages: metadata, the growing message, the complete one", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
-        const frames = await collect(client.runs.stream(id, graph, { input: human("one"), streamMode: "messages" }));
+        const id = await createThread(client);
+        const frames = await collect(
+          client.runs.stream(id, graph, { input: createHumanInput("one"), streamMode: "messages" }),
+        );
         assert.deepEqual(
-          [...new Set(names(frames))],
+          [...new Set(listEventNames(frames))],
           ["metadata", "messages/metadata", "messages/partial", "messages/complete", "end"],
         );
         const final = getMessages((await client.threads.getState(id)).values).at(-1) as Message;
@@ -106,9 +108,11 @@ export function streams({ describe, it, name, bench }: Suite): void {
       it("streams mode updates: the writes of the node", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
-        const frames = await collect(client.runs.stream(id, graph, { input: human("one"), streamMode: "updates" }));
-        assert.deepEqual(names(frames), ["metadata", "updates", "end"]);
+        const id = await createThread(client);
+        const frames = await collect(
+          client.runs.stream(id, graph, { input: createHumanInput("one"), streamMode: "updates" }),
+        );
+        assert.deepEqual(listEventNames(frames), ["metadata", "updates", "end"]);
         const [update] = filterData(frames, "updates");
         assert.deepEqual(Object.keys(update ?? {}), [node]);
         const final = getMessages((await client.threads.getState(id)).values).at(-1);
@@ -118,9 +122,9 @@ export function streams({ describe, it, name, bench }: Suite): void {
       it("streams modes tasks, checkpoints and debug in step with the history", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const streamMode = ["tasks", "checkpoints", "debug"] as ["tasks", "checkpoints", "debug"];
-        const frames = await collect(client.runs.stream(id, graph, { input: human("one"), streamMode }));
+        const frames = await collect(client.runs.stream(id, graph, { input: createHumanInput("one"), streamMode }));
         const [start, result, ...otherTasks] = filterData(frames, "tasks");
         assert.equal(otherTasks.length, 0);
         assert.deepEqual([start?.name, result?.name], [node, node]);
@@ -131,11 +135,11 @@ export function streams({ describe, it, name, bench }: Suite): void {
         const checkpoints = filterData(frames, "checkpoints");
         assert.deepEqual(
           checkpoints.map(({ values, next, metadata }) => [
-            contentsOrNone(values),
+            readContentsOrNone(values),
             next,
             (metadata as JsonObject).step,
           ]),
-          history.map(({ values, next, metadata }) => [contentsOrNone(values), next, metadata?.step]),
+          history.map(({ values, next, metadata }) => [readContentsOrNone(values), next, metadata?.step]),
         );
         const debug = filterData(frames, "debug");
         assert.deepEqual(
@@ -150,9 +154,11 @@ export function streams({ describe, it, name, bench }: Suite): void {
       it("streams mode events: start, tokens and end", async () => {
         await using at = await bench();
         const { client } = at;
-        const id = await aThread(client);
-        const frames = await collect(client.runs.stream(id, graph, { input: human("one"), streamMode: "events" }));
-        assert.deepEqual([...new Set(names(frames))], ["metadata", "events", "end"]);
+        const id = await createThread(client);
+        const frames = await collect(
+          client.runs.stream(id, graph, { input: createHumanInput("one"), streamMode: "events" }),
+        );
+        assert.deepEqual([...new Set(listEventNames(frames))], ["metadata", "events", "end"]);
         const events = filterData(frames, "events");
         assert.equal(events[0]?.event, "on_chain_start");
         assert.equal(events.at(-1)?.event, "on_chain_end");
@@ -171,17 +177,19 @@ export function streams({ describe, it, name, bench }: Suite): void {
         await using at = await bench();
         const { client, gates } = at;
         gates.open("x");
-        const id = await aThread(client);
+        const id = await createThread(client);
         const custom = await collect(
           client.runs.stream(id, wait, {
-            input: human("x"),
+            input: createHumanInput("x"),
             streamMode: ["custom", "updates"] as ["custom", "updates"],
           }),
         );
-        assert.deepEqual(names(custom), ["metadata", "custom", "updates", "end"]);
+        assert.deepEqual(listEventNames(custom), ["metadata", "custom", "updates", "end"]);
         assert.deepEqual(filterData(custom, "custom"), [{ at: "x" }]);
-        const all = await collect(client.runs.stream(id, graph, { input: human("y"), streamMode: [...ALL_MODES] }));
-        const eventNames = new Set(names(all));
+        const all = await collect(
+          client.runs.stream(id, graph, { input: createHumanInput("y"), streamMode: [...ALL_MODES] }),
+        );
+        const eventNames = new Set(listEventNames(all));
         for (const mode of [
           "values",
           "updates",
@@ -194,8 +202,8 @@ export function streams({ describe, it, name, bench }: Suite): void {
         ]) {
           assert.ok(eventNames.has(mode), mode);
         }
-        assert.equal(names(all)[0], "metadata");
-        assert.equal(names(all).at(-1), "end");
+        assert.equal(listEventNames(all)[0], "metadata");
+        assert.equal(listEventNames(all).at(-1), "end");
         const [first] = filterTuples(all);
         assert.equal(first?.[0].id, getMessages(filterData(all, "values").at(-1)).at(-1)?.id);
       });
@@ -203,9 +211,9 @@ export function streams({ describe, it, name, bench }: Suite): void {
       it("joins a stream while the run executes and after its end", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const run = await client.runs.create(id, wait, {
-          input: human("gate"),
+          input: createHumanInput("gate"),
           streamMode: ["values", "updates", "custom"],
           streamResumable: true,
         });
@@ -214,26 +222,26 @@ export function streams({ describe, it, name, bench }: Suite): void {
         const all = client.runs.joinStream(id, run.run_id, { lastEventId: "-1" });
         const some = client.runs.joinStream(id, run.run_id, { lastEventId: "-1", streamMode: ["values", "updates"] });
         const first = [await all.next(), await some.next()].map(({ value }) => value as Frame);
-        assert.deepEqual(names(first), ["metadata", "metadata"]);
+        assert.deepEqual(listEventNames(first), ["metadata", "metadata"]);
         const remaining = [collect(all), collect(some)] as const;
         gates.open("gate");
-        assert.deepEqual(names(await remaining[0]), ["values", "custom", "updates", "values", "end"]);
-        assert.deepEqual(names(await remaining[1]), ["values", "updates", "values", "end"]);
+        assert.deepEqual(listEventNames(await remaining[0]), ["values", "custom", "updates", "values", "end"]);
+        assert.deepEqual(listEventNames(await remaining[1]), ["values", "updates", "values", "end"]);
         const after = await collect(client.runs.joinStream(id, run.run_id));
         assert.equal(after.at(-1)?.event, "end");
         assert.deepEqual(
           filterData(after, "end").map(({ status }) => status),
           ["success"],
         );
-        await refused(collect(client.runs.joinStream(id, ABSENT)), 404, /not found/);
+        await assertRefused(collect(client.runs.joinStream(id, ABSENT)), 404, /not found/);
       });
 
       it("resumes a resumable stream after the last frame of a reader", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const run = await client.runs.create(id, wait, {
-          input: human("gate"),
+          input: createHumanInput("gate"),
           streamMode: ["values", "custom"],
           streamResumable: true,
         });
@@ -242,22 +250,22 @@ export function streams({ describe, it, name, bench }: Suite): void {
           eventNames.push(frame as Frame);
           if (frame.event === "custom") break;
         }
-        assert.deepEqual(names(eventNames), ["metadata", "values", "custom"]);
+        assert.deepEqual(listEventNames(eventNames), ["metadata", "values", "custom"]);
         const lastEventId = eventNames[1]?.id as string;
         gates.open("gate");
         const remainingFrames = await collect(client.runs.joinStream(id, run.run_id, { lastEventId }));
-        assert.deepEqual(names(remainingFrames), ["custom", "values", "end"]);
+        assert.deepEqual(listEventNames(remainingFrames), ["custom", "values", "end"]);
         assert.equal(remainingFrames[0]?.id, eventNames[2]?.id);
       });
 
       it("continues when its reader disconnects, or stops if requested", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
+        const id = await createThread(client);
         const leave = async (text: string, onDisconnect: "continue" | "cancel"): Promise<string> => {
           const disconnect = new AbortController();
           let run_id = "";
-          const input = { input: human(text), onDisconnect, signal: disconnect.signal };
+          const input = { input: createHumanInput(text), onDisconnect, signal: disconnect.signal };
           try {
             for await (const { event, data } of client.runs.stream(id, wait, input)) {
               if (event !== "metadata") continue;
@@ -276,24 +284,24 @@ export function streams({ describe, it, name, bench }: Suite): void {
         const going = await leave("let me", "continue");
         assert.equal((await client.runs.get(id, going)).status, "running");
         gates.open("let me");
-        assert.equal(contents(await client.runs.join(id, going)).at(-1), "waited for let me");
+        assert.equal(readContents(await client.runs.join(id, going)).at(-1), "waited for let me");
         assert.equal((await client.runs.get(id, going)).status, "success");
       });
 
       it("ends the streams of a thread that is deleted", async () => {
         await using at = await bench();
         const { client, gates } = at;
-        const id = await aThread(client);
-        const run = await client.runs.create(id, wait, { input: human("never") });
+        const id = await createThread(client);
+        const run = await client.runs.create(id, wait, { input: createHumanInput("never") });
         await gates.reached("never");
         const reader = client.runs.joinStream(id, run.run_id, { lastEventId: "-1" });
         assert.equal((await reader.next()).value?.event, "metadata");
         const remainingFrames = collect(reader);
         await client.threads.delete(id);
         const frames = await remainingFrames;
-        assert.deepEqual(names(frames).slice(-2), ["error", "end"]);
-        await refused(client.runs.get(id, run.run_id), 404, /not found/);
-        await refused(client.threads.get(id), 404, /not found/);
+        assert.deepEqual(listEventNames(frames).slice(-2), ["error", "end"]);
+        await assertRefused(client.runs.get(id, run.run_id), 404, /not found/);
+        await assertRefused(client.threads.get(id), 404, /not found/);
       });
     });
   }

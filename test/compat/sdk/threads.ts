@@ -1,6 +1,6 @@
 /** Threads, as a stock client has them. */
 import assert from "node:assert/strict";
-import { ABSENT, aThread, refused, type Suite, UUID } from "./bench.ts";
+import { ABSENT, assertRefused, createThread, type Suite, UUID } from "./bench.ts";
 
 export function threads({ describe, it, name, bench }: Suite): void {
   describe(`${name}: threads`, () => {
@@ -14,16 +14,16 @@ export function threads({ describe, it, name, bench }: Suite): void {
       const createdThread = await client.threads.create({ threadId, metadata: { owner: "ann", tags: ["a"] } });
       assert.equal(createdThread.thread_id, threadId);
       assert.deepEqual(await client.threads.get(threadId), createdThread);
-      await refused(client.threads.create({ threadId }), 409, /exists/);
+      await assertRefused(client.threads.create({ threadId }), 409, /exists/);
       const same = await client.threads.create({ threadId, ifExists: "do_nothing", metadata: { owner: "bob" } });
       assert.deepEqual(same.metadata, { owner: "ann", tags: ["a"] });
       const changed = await client.threads.update(threadId, { metadata: { tags: ["b"], seen: true } });
       assert.deepEqual(changed.metadata, { owner: "ann", tags: ["b"], seen: true });
       assert.deepEqual((await client.threads.get(threadId)).metadata, changed.metadata);
       await client.threads.delete(threadId);
-      await refused(client.threads.get(threadId), 404, /not found/);
-      await refused(client.threads.delete(threadId), 404, /not found/);
-      await refused(client.threads.get("no-uuid"), 422, /thread_id/);
+      await assertRefused(client.threads.get(threadId), 404, /not found/);
+      await assertRefused(client.threads.delete(threadId), 404, /not found/);
+      await assertRefused(client.threads.get("no-uuid"), 422, /thread_id/);
     });
 
     it("is found by metadata, status, values and id", async () => {
@@ -56,13 +56,13 @@ export function threads({ describe, it, name, bench }: Suite): void {
     it("has an empty state and no history before its first run", async () => {
       await using at = await bench();
       const { client } = at;
-      const id = await aThread(client);
+      const id = await createThread(client);
       const state = await client.threads.getState(id);
       assert.deepEqual([state.values, state.next, state.tasks, state.checkpoint], [{}, [], [], null]);
       assert.deepEqual(await client.threads.getHistory(id), []);
-      await refused(client.threads.getState(ABSENT), 404, /not found/);
-      await refused(client.threads.getHistory(ABSENT), 404, /not found/);
-      await refused(client.threads.getState(id, "nothing"), 404, /checkpoint/);
+      await assertRefused(client.threads.getState(ABSENT), 404, /not found/);
+      await assertRefused(client.threads.getHistory(ABSENT), 404, /not found/);
+      await assertRefused(client.threads.getState(id, "nothing"), 404, /checkpoint/);
     });
   });
 }

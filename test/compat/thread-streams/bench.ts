@@ -131,18 +131,18 @@ export const isEnd = ({ method, params }: Event): boolean =>
   params.namespace.length === 0 &&
   ["completed", "failed", "interrupted"].includes(params.data.event as string);
 
-export const human = (content: string): { messages: { type: string; content: string }[] } => ({
+export const createHumanInput = (content: string): { messages: { type: string; content: string }[] } => ({
   messages: [{ type: "human", content }],
 });
 
 /** The contents of the messages of a state; messages are instances of LangChain's classes, or plain. */
-export const contents = (values: unknown): unknown[] =>
+export const readContents = (values: unknown): unknown[] =>
   ((values as { messages?: { content: unknown }[] })?.messages ?? []).map(({ content }) => content);
 
-export const ids = (values: unknown): unknown[] =>
+export const listIds = (values: unknown): unknown[] =>
   ((values as { messages?: { id: unknown }[] })?.messages ?? []).map(({ id }) => id);
 
-export async function all<T>(iterable: AsyncIterable<T>): Promise<T[]> {
+export async function collectAll<T>(iterable: AsyncIterable<T>): Promise<T[]> {
   const items: T[] = [];
   for await (const item of iterable) items.push(item);
   return items;
@@ -151,7 +151,7 @@ export async function all<T>(iterable: AsyncIterable<T>): Promise<T[]> {
 export const filterData = (events: readonly Event[], method: string): JsonObject[] =>
   events.filter((event) => event.method === method).map(({ params }) => params.data);
 
-export const rootEvents = (events: readonly Event[]): Json[] =>
+export const filterRootEvents = (events: readonly Event[]): Json[] =>
   events
     .filter(({ method, params }) => method === "lifecycle" && params.namespace.length === 0)
     .map(({ params }) => params.data.event as Json);

@@ -1,6 +1,16 @@
 /** Streams that are opened early or late, that break, and that others read as well. */
 import assert from "node:assert/strict";
-import { contents, type Event, filterData, follow, human, isEnd, rootEvents, type Suite, until } from "./bench.ts";
+import {
+  createHumanInput,
+  type Event,
+  filterData,
+  filterRootEvents,
+  follow,
+  isEnd,
+  readContents,
+  type Suite,
+  until,
+} from "./bench.ts";
 
 const CHANNELS = ["values", "checkpoints", "messages", "input", "tools"];
 
@@ -10,9 +20,9 @@ export function connections({ describe, it, subject, bench }: Suite): void {
       await using at = await bench();
       const thread = at.stream("chat", crypto.randomUUID());
       const events = follow(thread, CHANNELS);
-      await thread.run.start({ input: human("hi") });
-      assert.deepEqual(rootEvents(await events), ["running", "completed"]);
-      assert.deepEqual(contents(await thread.output), ["hi", "You said: hi"]);
+      await thread.run.start({ input: createHumanInput("hi") });
+      assert.deepEqual(filterRootEvents(await events), ["running", "completed"]);
+      assert.deepEqual(readContents(await thread.output), ["hi", "You said: hi"]);
     });
 
     for (const graph of ["half", "halfway"]) {
@@ -20,7 +30,7 @@ export function connections({ describe, it, subject, bench }: Suite): void {
         await using at = await bench();
         const thread = at.stream(graph);
         const early = follow(at.stream(graph, thread.threadId), CHANNELS);
-        const started = thread.run.start({ input: human("a") });
+        const started = thread.run.start({ input: createHumanInput("a") });
         await at.gates.reached("a");
         await started;
         const during = follow(at.stream(graph, thread.threadId), CHANNELS);
@@ -30,7 +40,7 @@ export function connections({ describe, it, subject, bench }: Suite): void {
           values.push(value);
           at.gates.open("a");
         }
-        assert.deepEqual(contents(values.at(-1)), ["a", "began a", "waited for a"]);
+        assert.deepEqual(readContents(values.at(-1)), ["a", "began a", "waited for a"]);
         const late = follow(at.stream(graph, thread.threadId), CHANNELS);
         const [first, ...otherEvents] = await Promise.all([early, during, late]);
         assert.ok((first?.length ?? 0) > 4);
@@ -43,11 +53,11 @@ export function connections({ describe, it, subject, bench }: Suite): void {
       const thread = at.stream("chat");
       const receivedEvents = follow(at.stream("chat", thread.threadId), CHANNELS, 3);
       for (const text of ["one", "two", "three"]) {
-        const { run_id = "" } = await thread.run.start({ input: human(text) });
+        const { run_id = "" } = await thread.run.start({ input: createHumanInput(text) });
         await at.client.runs.join(thread.threadId, run_id);
       }
       const events = await receivedEvents;
-      assert.equal(contents(filterData(events, "values").at(-1)).length, 6);
+      assert.equal(readContents(filterData(events, "values").at(-1)).length, 6);
       assert.equal(filterData(events, "messages").filter(({ event }) => event === "message-start").length, 3);
     });
 
@@ -55,7 +65,7 @@ export function connections({ describe, it, subject, bench }: Suite): void {
       await using at = await bench();
       const thread = at.stream("chat");
       const receivedEvents = follow(at.stream("chat", thread.threadId), CHANNELS);
-      await thread.run.start({ input: human("one") });
+      await thread.run.start({ input: createHumanInput("one") });
       const events = await receivedEvents;
       for (const [index, { seq }] of events.entries()) {
         if (index === events.length - 1) break;
@@ -92,7 +102,7 @@ export function connections({ describe, it, subject, bench }: Suite): void {
         const reading = (async () => {
           for await (const message of thread.messages) for await (const text of message.text) texts.push(text);
         })();
-        const { run_id = "" } = await thread.run.start({ input: human("hi there") });
+        const { run_id = "" } = await thread.run.start({ input: createHumanInput("hi there") });
         await at.gates.reached(gate);
         // Sockets that break before a subscription is answered end the stream in the SDK.
         await until(() => texts.length > 0 && eventCount > 0);
@@ -104,7 +114,7 @@ export function connections({ describe, it, subject, bench }: Suite): void {
         assert.deepEqual(texts, answer);
         const whole = await follow(at.stream(graph, threadId), CHANNELS);
         assert.deepEqual(await broken, whole);
-        assert.equal(contents(await thread.output).at(-1), answer.join(""));
+        assert.equal(readContents(await thread.output).at(-1), answer.join(""));
       });
     }
   });

@@ -1,11 +1,16 @@
 /** Agents that ask, and clients that answer. */
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
-import { contents, filterData, follow, human, rootEvents, type Suite, until } from "./bench.ts";
+import { createHumanInput, filterData, filterRootEvents, follow, readContents, type Suite, until } from "./bench.ts";
 
 const ASKING = [
   { kind: "function", graph: "ask", input: { topic: "x" }, question: { question: "ok?" } },
-  { kind: "LangGraph", graph: "approval", input: human("book"), question: { question: "Book seat 7A?", tool: "book" } },
+  {
+    kind: "LangGraph",
+    graph: "approval",
+    input: createHumanInput("book"),
+    question: { question: "Book seat 7A?", tool: "book" },
+  },
   { kind: "nested", graph: "outer", input: {}, question: "inner?" },
 ] as const;
 
@@ -34,7 +39,7 @@ export function interrupts({ describe, it, subject, bench }: Suite): void {
           response: "yes",
         });
         const receivedEvents = await events;
-        assert.deepEqual(rootEvents(receivedEvents), ["running", "interrupted", "running", "completed"]);
+        assert.deepEqual(filterRootEvents(receivedEvents), ["running", "interrupted", "running", "completed"]);
         // Older releases do not know the event.
         const answered = subject.sdk === "1.15.0" ? [{ interrupt_ids: [interrupt?.interruptId] }] : [];
         assert.deepEqual(filterData(receivedEvents, "input.answered"), answered);
@@ -43,7 +48,7 @@ export function interrupts({ describe, it, subject, bench }: Suite): void {
         assert.deepEqual(values, state.values);
         if (kind === "function") assert.deepEqual(values, { topic: "x", answer: "yes" });
         if (kind === "nested") assert.deepEqual(values, { second: "yes" });
-        if (kind === "LangGraph") assert.equal(contents(values).at(-1), "Done: seat 7A is booked");
+        if (kind === "LangGraph") assert.equal(readContents(values).at(-1), "Done: seat 7A is booked");
         assert.equal(thread.interrupted, false);
       });
     }
@@ -91,7 +96,7 @@ export function interrupts({ describe, it, subject, bench }: Suite): void {
         refused.map(({ reason }) => reason.code),
         ["no_such_interrupt"],
       );
-      assert.deepEqual(rootEvents(await events), ["running", "interrupted", "running", "completed"]);
+      assert.deepEqual(filterRootEvents(await events), ["running", "interrupted", "running", "completed"]);
     });
 
     it("resume values without a pending interrupt are rejected", async () => {

@@ -1,6 +1,15 @@
 /** The projections of a thread stream: values, messages, tool calls, subgraphs and named channels. */
 import assert from "node:assert/strict";
-import { all, contents, filterData, follow, human, ids, rootEvents, type Suite } from "./bench.ts";
+import {
+  collectAll,
+  createHumanInput,
+  filterData,
+  filterRootEvents,
+  follow,
+  listIds,
+  readContents,
+  type Suite,
+} from "./bench.ts";
 
 const CHAT = [
   { kind: "function", graph: "tokens" },
@@ -12,27 +21,27 @@ export function projections({ it, bench }: Suite): void {
     it(`values and messages of a ${kind} run`, async () => {
       await using at = await bench();
       const thread = at.stream(graph);
-      const values = all(thread.values);
+      const values = collectAll(thread.values);
       const messages = (async () => {
         const messageParts: { id: unknown; deltas: string[]; text: string }[] = [];
         for await (const message of thread.messages) {
-          const deltas = await all(message.text);
+          const deltas = await collectAll(message.text);
           messageParts.push({ id: message.id, deltas, text: await message.text });
         }
         return messageParts;
       })();
-      const { run_id = "" } = await thread.run.start({ input: human("hello there") });
+      const { run_id = "" } = await thread.run.start({ input: createHumanInput("hello there") });
       const output = await thread.output;
-      assert.deepEqual(contents(output), ["hello there", "You said: hello there"]);
-      assert.deepEqual(contents((await values).at(-1)), contents(output));
+      assert.deepEqual(readContents(output), ["hello there", "You said: hello there"]);
+      assert.deepEqual(readContents((await values).at(-1)), readContents(output));
       const [answer, ...otherMessages] = await messages;
       assert.deepEqual(otherMessages, [], "one message is streamed");
       assert.deepEqual(answer?.deltas, ["You ", "said: ", "hello ", "there"]);
       assert.equal(answer?.text, "You said: hello there");
-      assert.equal(answer?.id, ids(output)[1]);
+      assert.equal(answer?.id, listIds(output)[1]);
       assert.equal((await at.client.runs.get(thread.threadId, run_id)).status, "success");
       const state = await at.client.threads.getState(thread.threadId);
-      assert.deepEqual(ids(state.values), ids(output));
+      assert.deepEqual(listIds(state.values), listIds(output));
     });
   }
 
@@ -40,8 +49,8 @@ export function projections({ it, bench }: Suite): void {
     await using at = await bench();
     at.gates.open("Found it 1", "Found it 2");
     const thread = at.stream("trip");
-    const calls = all(thread.toolCalls);
-    await thread.run.start({ input: human("go") });
+    const calls = collectAll(thread.toolCalls);
+    await thread.run.start({ input: createHumanInput("go") });
     // Some releases show a call again when it has finished.
     const [call, ...again] = await calls;
     assert.deepEqual(
@@ -56,7 +65,7 @@ export function projections({ it, bench }: Suite): void {
     await using at = await bench();
     const thread = at.stream("trip");
     const subgraphs = thread.subgraphs;
-    await thread.run.start({ input: human("go") });
+    await thread.run.start({ input: createHumanInput("go") });
     await at.gates.reached("Found it 1");
     for await (const subgraph of subgraphs) {
       if (subgraph.name !== "research") continue;
@@ -68,7 +77,7 @@ export function projections({ it, bench }: Suite): void {
         texts.push(await message.text);
       }
       assert.deepEqual(texts, ["Found it"]);
-      assert.equal(contents(await output).at(-1), "Found it");
+      assert.equal(readContents(await output).at(-1), "Found it");
       break;
     }
     const { tree } = (await thread.agent.getTree()) as {
@@ -84,14 +93,17 @@ export function projections({ it, bench }: Suite): void {
       at.gates.open("Found it 1", "Found it 2");
       const thread = at.stream(graph);
       const { progress, other } = thread.extensions;
-      const items = all(progress as AsyncIterable<unknown>);
-      await thread.run.start({ input: human("go") });
+      const items = collectAll(progress as AsyncIterable<unknown>);
+      await thread.run.start({ input: createHumanInput("go") });
       assert.deepEqual(await items, [{ done: 1 }, { done: 2 }]);
       assert.deepEqual(await progress, { done: 2 });
       assert.equal(await other, "x");
       // A channel that is opened later shows what is kept.
       const late = at.stream(graph, thread.threadId);
-      assert.deepEqual(await all(late.extensions.progress as AsyncIterable<unknown>), [{ done: 1 }, { done: 2 }]);
+      assert.deepEqual(await collectAll(late.extensions.progress as AsyncIterable<unknown>), [
+        { done: 1 },
+        { done: 2 },
+      ]);
     });
   }
 
@@ -109,10 +121,10 @@ export function projections({ it, bench }: Suite): void {
         "tasks",
         "updates",
       ]);
-      await thread.run.start({ input: human("go") });
+      await thread.run.start({ input: createHumanInput("go") });
       const events = await reading;
       const failed = graph.startsWith("fail");
-      assert.deepEqual(rootEvents(events), ["running", failed ? "failed" : "completed"]);
+      assert.deepEqual(filterRootEvents(events), ["running", failed ? "failed" : "completed"]);
       if (failed) assert.match(String(events.at(-1)?.params.data.error), /boom happened/);
       assert.deepEqual(
         events.map(({ seq }) => seq),
@@ -145,13 +157,13 @@ export function projections({ it, bench }: Suite): void {
   it(`values of the thread by a command`, async () => {
     await using at = await bench();
     const thread = at.stream("chat");
-    await thread.run.start({ input: human("hi") });
+    await thread.run.start({ input: createHumanInput("hi") });
     await thread.output;
     const { values, checkpoint } = (await thread.state.get({ namespace: [] })) as {
       values: unknown;
       checkpoint: { id: string };
     };
-    assert.deepEqual(contents(values), ["hi", "You said: hi"]);
+    assert.deepEqual(readContents(values), ["hi", "You said: hi"]);
     assert.equal(checkpoint.id, (await at.client.threads.getState(thread.threadId)).checkpoint.checkpoint_id);
     await assert.rejects(thread.state.listCheckpoints({} as never), { code: "unknown_command" });
   });

@@ -1,6 +1,6 @@
 /** Forks, stops, queues, and runs that were made by other routes. */
 import assert from "node:assert/strict";
-import { contents, filterData, follow, human, rootEvents, type Suite } from "./bench.ts";
+import { createHumanInput, filterData, filterRootEvents, follow, readContents, type Suite } from "./bench.ts";
 
 const WAITING = [
   { kind: "function", graph: "wait", chat: "agent" },
@@ -13,23 +13,23 @@ export function runs({ describe, it, bench, subject }: Suite): void {
       it("fork from a checkpoint", async () => {
         await using at = await bench();
         const thread = at.stream(chat);
-        await thread.run.start({ input: human("one") });
+        await thread.run.start({ input: createHumanInput("one") });
         await thread.output;
         const events = follow(at.stream(chat, thread.threadId), ["checkpoints", "values"], 3);
         const { checkpoint } = await at.client.threads.getState(thread.threadId);
         const forkFrom = checkpoint.checkpoint_id as string;
-        const second = await thread.run.start({ input: human("two") });
+        const second = await thread.run.start({ input: createHumanInput("two") });
         await at.client.runs.join(thread.threadId, second.run_id ?? "");
-        const third = await thread.run.start({ input: human("three"), forkFrom });
+        const third = await thread.run.start({ input: createHumanInput("three"), forkFrom });
         await at.client.runs.join(thread.threadId, third.run_id ?? "");
         const expected = ["one", "You said: one", "three", "You said: three"];
-        assert.deepEqual(contents((await at.client.threads.getState(thread.threadId)).values), expected);
+        assert.deepEqual(readContents((await at.client.threads.getState(thread.threadId)).values), expected);
         const receivedEvents = await events;
-        assert.deepEqual(contents(filterData(receivedEvents, "values").at(-1)), expected);
+        assert.deepEqual(readContents(filterData(receivedEvents, "values").at(-1)), expected);
         const parents = filterData(receivedEvents, "checkpoints").map(({ parent_id }) => parent_id);
         assert.ok(parents.length >= 6, "each run shows its checkpoints");
         await assert.rejects(
-          thread.run.start({ input: human("x"), forkFrom: "1f1e6df3-0000-6000-8000-000000000000" }),
+          thread.run.start({ input: createHumanInput("x"), forkFrom: "1f1e6df3-0000-6000-8000-000000000000" }),
           { code: "no_such_checkpoint" },
         );
       });
@@ -38,10 +38,10 @@ export function runs({ describe, it, bench, subject }: Suite): void {
         await using at = await bench();
         const thread = at.stream(graph);
         const events = follow(at.stream(graph, thread.threadId), ["values"]);
-        const { run_id = "" } = await thread.run.start({ input: human("a") });
+        const { run_id = "" } = await thread.run.start({ input: createHumanInput("a") });
         await at.gates.reached("a");
         await at.client.runs.cancel(thread.threadId, run_id);
-        assert.deepEqual(rootEvents(await events), ["running", "interrupted"]);
+        assert.deepEqual(filterRootEvents(await events), ["running", "interrupted"]);
         await thread.output;
         assert.equal((await at.client.runs.get(thread.threadId, run_id)).status, "interrupted");
         await assert.rejects(thread.input.respond({ namespace: [], interrupt_id: "x", response: 1 }), {
@@ -56,13 +56,13 @@ export function runs({ describe, it, bench, subject }: Suite): void {
         const thread = at.stream(graph);
         const opened = Promise.withResolvers<void>();
         const events = follow(at.stream(graph, thread.threadId), ["values"], 1, () => opened.resolve());
-        await thread.run.start({ input: human("a") });
+        await thread.run.start({ input: createHumanInput("a") });
         const { output } = thread;
         await at.gates.reached("a");
         // A stream that opens after the deletion waits for a new thread with this id.
         await opened.promise;
         await at.client.threads.delete(thread.threadId);
-        assert.equal(rootEvents(await events).at(-1), "interrupted");
+        assert.equal(filterRootEvents(await events).at(-1), "interrupted");
         await output;
       });
 
@@ -70,19 +70,19 @@ export function runs({ describe, it, bench, subject }: Suite): void {
         await using at = await bench();
         const thread = at.stream(graph);
         const events = follow(at.stream(graph, thread.threadId), ["values"], 3);
-        await thread.run.start({ input: human("a") });
+        await thread.run.start({ input: createHumanInput("a") });
         await at.gates.reached("a");
-        const { run_id = "" } = await thread.run.start({ input: human("b") });
+        const { run_id = "" } = await thread.run.start({ input: createHumanInput("b") });
         const third = await at.client.runs.create(thread.threadId, graph, {
-          input: human("c"),
+          input: createHumanInput("c"),
           multitaskStrategy: "enqueue",
         });
         const pending = await at.client.runs.list(thread.threadId, { status: "pending", limit: 1000 });
         assert.deepEqual(pending.map((run) => run.run_id).sort(), [run_id, third.run_id].sort());
         at.gates.open("a", "b", "c");
         const receivedEvents = await events;
-        assert.deepEqual(rootEvents(receivedEvents), Array(3).fill(["running", "completed"]).flat());
-        assert.deepEqual(contents(filterData(receivedEvents, "values").at(-1)), [
+        assert.deepEqual(filterRootEvents(receivedEvents), Array(3).fill(["running", "completed"]).flat());
+        assert.deepEqual(readContents(filterData(receivedEvents, "values").at(-1)), [
           ...["a", "waited for a", "b", "waited for b"],
           ...["c", "waited for c"],
         ]);
@@ -92,14 +92,14 @@ export function runs({ describe, it, bench, subject }: Suite): void {
         await using at = await bench();
         const thread = at.stream(graph);
         const events = follow(at.stream(graph, thread.threadId), ["values"], 2);
-        await thread.run.start({ input: human("a") });
+        await thread.run.start({ input: createHumanInput("a") });
         await at.gates.reached("a");
-        await assert.rejects(thread.run.start({ input: human("x"), multitaskStrategy: "reject" }), {
+        await assert.rejects(thread.run.start({ input: createHumanInput("x"), multitaskStrategy: "reject" }), {
           code: "invalid_argument",
         });
-        await thread.run.start({ input: human("b"), multitaskStrategy: "interrupt" });
+        await thread.run.start({ input: createHumanInput("b"), multitaskStrategy: "interrupt" });
         at.gates.open("b");
-        assert.deepEqual(rootEvents(await events), ["running", "interrupted", "running", "completed"]);
+        assert.deepEqual(filterRootEvents(await events), ["running", "interrupted", "running", "completed"]);
       });
 
       it("are on the stream with their messages if a v1 route has created them", async () => {
@@ -108,7 +108,7 @@ export function runs({ describe, it, bench, subject }: Suite): void {
         const streamed = kind === "function" ? "tokens" : "chat";
         const thread = at.stream(streamed, thread_id);
         const handle = await thread.subscribe(["messages", "lifecycle"]);
-        await at.client.runs.wait(thread_id, streamed, { input: human("hi there") });
+        await at.client.runs.wait(thread_id, streamed, { input: createHumanInput("hi there") });
         const texts: string[] = [];
         for await (const { params } of handle as AsyncIterable<{ params: { data: unknown } }>) {
           const { delta } = params.data as { delta?: { text?: string } };
@@ -125,11 +125,11 @@ export function runs({ describe, it, bench, subject }: Suite): void {
     const events = follow(at.stream("chat", thread_id), ["values"]);
     const cron = await at.client.crons.createForThread(thread_id, "chat", {
       schedule: "0 0 1 1 *",
-      input: human("tick"),
+      input: createHumanInput("tick"),
     });
     const { cron_id } = cron as unknown as { cron_id: string };
     await at.send("POST", `/greenroom/crons/${cron_id}/run`);
-    assert.deepEqual(contents(filterData(await events, "values").at(-1)), ["tick", "You said: tick"]);
+    assert.deepEqual(readContents(filterData(await events, "values").at(-1)), ["tick", "You said: tick"]);
   });
 
   it("return errors of their input as the error of their command", async () => {

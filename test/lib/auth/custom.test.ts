@@ -7,7 +7,7 @@ import type { JsonObject } from "../../../lib/json.ts";
 import { createService, type ServiceOptions, serviceInternals } from "../../../lib/service.ts";
 import { testService } from "../../suite/kit.ts";
 import { getFeedback } from "../../suite/records.ts";
-import { userNamed } from "../../support/users.ts";
+import { createUser } from "../../support/users.ts";
 import { customWorld, owning } from "./custom-auth.harness.ts";
 
 const UNKNOWN = "99999999-9999-4999-8999-999999999999";
@@ -33,7 +33,7 @@ describe("custom authentication", () => {
     });
     const { status, body } = await world.ask("bob", "GET", `/threads/${UNKNOWN}`);
     assert.deepEqual([status, body], [404, { detail: "Not found", code: "not_found" }]);
-    const { threads } = world.it.service.as({ user: userNamed("bob") });
+    const { threads } = world.it.service.as({ user: createUser("bob") });
     await assert.rejects(threads.get(UNKNOWN), { code: "forbidden", reason: "not_found" });
   });
 

@@ -7,7 +7,7 @@ import { resolveAccess } from "../../../lib/http/access.ts";
 import { loadAllRoutes } from "../../../lib/http/routes/mod.ts";
 import { PERMISSIONS } from "../../../lib/storage/identity.ts";
 import { testService } from "../../suite/kit.ts";
-import { type Faulty, faulty } from "../../support/faulty.ts";
+import { createFaultyStorage, type Faulty } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
 const ROUTES = await loadAllRoutes();
@@ -33,7 +33,7 @@ interface World extends AsyncDisposable {
 
 /** Creates a shared agent with an owner and two members, who have all permissions in the workspace. */
 async function sharedWorld(auth: AuthOptions = {}): Promise<World> {
-  const { storage, faults } = faulty();
+  const { storage, faults } = createFaultyStorage();
   const identity = staticIdentity({
     users: Object.values(USERS).map((id) => ({ id })),
     keys: Object.entries(USERS).map(([name, user]) => ({ key: key(name), permissions: PERMISSIONS, user })),

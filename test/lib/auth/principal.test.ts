@@ -8,7 +8,7 @@ import { serviceInternals } from "../../../lib/service.ts";
 import type { Permission } from "../../../lib/storage/identity.ts";
 import { PERMISSIONS } from "../../../lib/storage/identity.ts";
 import { type TestService, testClock, testService } from "../../suite/kit.ts";
-import { clockedService } from "../../support/faulty.ts";
+import { createClockedService } from "../../support/faulty.ts";
 import { fake } from "../http/fake-service.ts";
 
 const W1 = "11111111-1111-4111-8111-111111111111";
@@ -293,7 +293,7 @@ describe("a key that is revoked", () => {
   it("ends its open streams at the next heartbeat", async () => {
     const clock = testClock();
     const identity = staticIdentity({ keys: [{ key: key("one"), permissions: PERMISSIONS }] });
-    await using service = await clockedService(clock, {
+    await using service = await createClockedService(clock, {
       agents: {
         async *slow({ signal }) {
           yield { messages: [] };

@@ -3,7 +3,7 @@ import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import type { AgentFunction, CronCreate, FunctionJob, Service, ServiceOptions } from "../../../lib/mod.ts";
 import type { CronFiring, Storage } from "../../../lib/storage/types.ts";
 import { type TestClock, type TestService, testClock, testService } from "../../suite/kit.ts";
-import { type Faulty, faulty } from "../../support/faulty.ts";
+import { createFaultyStorage, type Faulty } from "../../support/faulty.ts";
 
 export const here = { deployment: "default" };
 
@@ -27,7 +27,7 @@ export interface World extends AsyncDisposable {
 export async function world(): Promise<World> {
   const clock = testClock(START);
   const real = nodeSqlite(":memory:");
-  const first = faulty(real);
+  const first = createFaultyStorage(real);
   const jobs: FunctionJob[] = [];
   const webhookBodies: World["webhookBodies"] = [];
   const gate = Promise.withResolvers<void>();

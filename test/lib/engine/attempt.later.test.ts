@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Executor, type FunctionJob, fromFunctions } from "../../../lib/mod.ts";
 import { testClock } from "../../suite/kit.ts";
-import { advanceUntil, clockedService, collect, faulty, kill } from "../../support/faulty.ts";
+import { advanceUntil, collect, createClockedService, createFaultyStorage, kill } from "../../support/faulty.ts";
 import { aborted, ask, graph, hasState, ids, state, toPairs } from "./attempt.harness.ts";
 
 describe("a later attempt", () => {
@@ -18,12 +18,12 @@ describe("a later attempt", () => {
 
   it("continues the frame numbers, emits a metadata frame and emits once the state from which it continues", async () => {
     const clock = testClock();
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
     const log: string[] = [];
     const request = { ...ask("g"), stream_resumable: true, stream_mode: ["values", "updates"] as const };
     const hang = { executor: stepping(log, () => new Promise(() => {})) };
-    const dead = await clockedService(clock, { ...hang, storage: first.storage });
+    const dead = await createClockedService(clock, { ...hang, storage: first.storage });
     const { thread_id } = await dead.service.threads.create();
     const { run, frames } = await dead.service.runs.stream(thread_id, {
       ...request,
@@ -32,7 +32,7 @@ describe("a later attempt", () => {
     const before = collect(frames);
     await advanceUntil(clock, () => before.list.some(({ event }) => event === "updates"));
     kill(first);
-    await using alive = await clockedService(clock, {
+    await using alive = await createClockedService(clock, {
       storage: second.storage,
       executor: stepping(log, async () => {}),
     });
@@ -61,7 +61,7 @@ describe("a later attempt", () => {
 
   it("emits the state from which it continues when the executor does not", async () => {
     const clock = testClock();
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
     const silent = graph(async function* (job, signal) {
       if (!job.resumed) {
@@ -72,12 +72,12 @@ describe("a later attempt", () => {
         yield state({ at: 2 });
       }
     });
-    const dead = await clockedService(clock, { executor: silent, storage: first.storage });
+    const dead = await createClockedService(clock, { executor: silent, storage: first.storage });
     const { thread_id } = await dead.service.threads.create();
     const run = await dead.service.runs.create(thread_id, { ...ask("g"), stream_mode: ["values", "updates"] });
     await advanceUntil(clock, () => hasState(first, thread_id));
     kill(first);
-    await using alive = await clockedService(clock, { executor: silent, storage: second.storage });
+    await using alive = await createClockedService(clock, { executor: silent, storage: second.storage });
     const read = collect((await alive.service.runs.joinStream(thread_id, run.run_id)).frames);
     await advanceUntil(clock, read.ended);
     assert.deepEqual(toPairs(read.list), [
@@ -90,12 +90,12 @@ describe("a later attempt", () => {
 
   it("is not charged after a shutdown, which readers do not see", async () => {
     const clock = testClock();
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
     first.faults.close = async () => {};
     const log: string[] = [];
     const hang = stepping(log, (job) => aborted(job.signal).then(() => job.signal.throwIfAborted()));
-    const stoppedProcess = await clockedService(clock, { executor: hang, storage: first.storage });
+    const stoppedProcess = await createClockedService(clock, { executor: hang, storage: first.storage });
     const { thread_id } = await stoppedProcess.service.threads.create();
     const request = { ...ask("g"), stream_resumable: true };
     const { run, frames } = await stoppedProcess.service.runs.stream(thread_id, request);
@@ -109,7 +109,7 @@ describe("a later attempt", () => {
     assert.ok(before.list.every(({ event }) => event !== "end" && event !== "error"));
     const row = await second.storage.getRun({ deployment: "default" }, run.run_id);
     assert.equal(row?.status, "pending");
-    await using two = await clockedService(clock, {
+    await using two = await createClockedService(clock, {
       storage: second.storage,
       executor: stepping(log, async () => {}),
     });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Executor } from "../../../lib/mod.ts";
 import { testClock } from "../../suite/kit.ts";
-import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
+import { advanceUntil, collect, createClockedService, createFaultyStorage } from "../../support/faulty.ts";
 import { aborted, ask, graph, state } from "./attempt.harness.ts";
 
 describe("a lease of a run", () => {
@@ -20,9 +20,9 @@ describe("a lease of a run", () => {
   ] as const) {
     it(`counts as lost shortly before its end when its renewal ${how}`, async () => {
       const clock = testClock();
-      const { storage, faults } = faulty();
+      const { storage, faults } = createFaultyStorage();
       const signals: AbortSignal[] = [];
-      await using kit = await clockedService(clock, { storage, executor: waiting(signals) });
+      await using kit = await createClockedService(clock, { storage, executor: waiting(signals) });
       const { thread_id } = await kit.service.threads.create();
       const run = await kit.service.runs.create(thread_id, ask("g"));
       await clock.advance(5_000);
@@ -43,9 +43,9 @@ describe("a lease of a run", () => {
 
   it("is kept while some renewals fail", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const signals: AbortSignal[] = [];
-    await using kit = await clockedService(clock, { storage, executor: waiting(signals) });
+    await using kit = await createClockedService(clock, { storage, executor: waiting(signals) });
     const { thread_id } = await kit.service.threads.create();
     const run = await kit.service.runs.create(thread_id, ask("g"));
     for (let i = 0; i < 5; i++) {
@@ -62,11 +62,11 @@ describe("a lease of a run", () => {
 
   it("survives an event loop stall during its renewal", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     let skew = 0;
     const signals: AbortSignal[] = [];
     const environment = { ...clock, now: () => clock.now() + skew };
-    await using kit = await clockedService(clock, { storage, executor: waiting(signals), environment });
+    await using kit = await createClockedService(clock, { storage, executor: waiting(signals), environment });
     const { thread_id } = await kit.service.threads.create();
     const run = await kit.service.runs.create(thread_id, ask("g"));
     await clock.advance(1_000);
@@ -87,7 +87,7 @@ describe("a lease of a run", () => {
 
   it("is claimed again if it ended before the claim's result arrived, unless another process has claimed the run", async () => {
     const clock = testClock();
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
     const executed: string[] = [];
     const named = (name: string): Executor =>
@@ -95,8 +95,8 @@ describe("a lease of a run", () => {
         executed.push(name);
         yield state({});
       });
-    await using late = await clockedService(clock, { storage: first.storage, executor: named("late") });
-    await using otherProcess = await clockedService(clock, { storage: second.storage, executor: named("other") });
+    await using late = await createClockedService(clock, { storage: first.storage, executor: named("late") });
+    await using otherProcess = await createClockedService(clock, { storage: second.storage, executor: named("other") });
     await clock.advance(1_000);
     assert.ok(otherProcess.service.healthy());
     for (const isTakenOver of [false, true]) {
@@ -124,12 +124,12 @@ describe("a lease of a run", () => {
 
   it("ends the readers of a deleted run when it is lost, and no others", async () => {
     const clock = testClock();
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
     const signals: AbortSignal[] = [];
-    await using kit = await clockedService(clock, { storage: first.storage, executor: waiting(signals) });
+    await using kit = await createClockedService(clock, { storage: first.storage, executor: waiting(signals) });
     // This process has no worker, so the other one sees its changes in the database only.
-    await using otherProcess = await clockedService(clock, {
+    await using otherProcess = await createClockedService(clock, {
       storage: second.storage,
       executor: waiting(signals),
       worker: { concurrency: 0 },

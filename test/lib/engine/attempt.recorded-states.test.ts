@@ -4,13 +4,13 @@ import type { ExecutorEvent } from "../../../lib/executor/contract.ts";
 import type { JsonObject } from "../../../lib/mod.ts";
 import type { FinishRun, Progress } from "../../../lib/storage/mod.ts";
 import { testClock } from "../../suite/kit.ts";
-import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
+import { advanceUntil, collect, createClockedService, createFaultyStorage } from "../../support/faulty.ts";
 import { ask, graph, state } from "./attempt.harness.ts";
 
 describe("a recorded state", () => {
   it("fails the run at once when it has values that are not JSON", async () => {
     const clock = testClock();
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       executor: graph(async function* () {
         yield state({ kept: 1, gone: undefined } as unknown as JsonObject);
       }),
@@ -28,7 +28,7 @@ describe("a recorded state", () => {
 
   it("is the only one of a requeued run with durability exit", async () => {
     const clock = testClock();
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
     let allYielded = false;
     const executor = graph(async function* ({ resumed }, signal) {
@@ -36,12 +36,12 @@ describe("a recorded state", () => {
       allYielded = true;
       if (!resumed) await new Promise((resolve) => signal.addEventListener("abort", resolve));
     });
-    const stopped = await clockedService(clock, { storage: second.storage, executor });
+    const stopped = await createClockedService(clock, { storage: second.storage, executor });
     const { thread_id } = await stopped.service.threads.create();
     const { run_id } = await stopped.service.runs.create(thread_id, { ...ask("g"), durability: "exit" });
     await advanceUntil(clock, () => allYielded);
     await stopped[Symbol.asyncDispose]();
-    await using kit = await clockedService(clock, { storage: first.storage, executor });
+    await using kit = await createClockedService(clock, { storage: first.storage, executor });
     await advanceUntil(clock, async () => (await kit.service.runs.get(thread_id, run_id)).status === "success");
     const history = await kit.service.threads.history(thread_id);
     assert.deepEqual(
@@ -65,7 +65,7 @@ describe("a recorded state", () => {
         },
         { timeout_ms, abandon_ms: 500 },
       );
-      await using kit = await clockedService(clock, { executor });
+      await using kit = await createClockedService(clock, { executor });
       const { threads, runs } = kit.service;
       const { thread_id } = await threads.create();
       const { run_id } = await runs.create(thread_id, { ...ask("g"), durability: "exit" });
@@ -81,9 +81,9 @@ describe("a recorded state", () => {
 
   it("is stored in one batch with its frames", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const text = "x".repeat(100_000);
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       storage,
       executor: graph(async function* () {
         for (let n = 0; n < 20; n++) {

@@ -4,15 +4,15 @@ import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import type { Executor, Json } from "../../../lib/mod.ts";
 import { testClock } from "../../suite/kit.ts";
-import { advanceUntil, clockedService, collect, faulty, kill } from "../../support/faulty.ts";
+import { advanceUntil, collect, createClockedService, createFaultyStorage, kill } from "../../support/faulty.ts";
 import { aborted, ask, custom, graph, hasState, resumable, state, toPairs } from "./attempt.harness.ts";
 
 describe("a run that is stopped", () => {
   it("is not executed if it was cancelled before its worker had the result of the claim", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     let executions = 0;
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       storage,
       executor: graph(async function* () {
         executions++;
@@ -42,9 +42,9 @@ describe("a run that is stopped", () => {
 
   it("is not executed if it was rolled back before its worker had the result of the claim, and unlocks its thread", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const inputs: unknown[] = [];
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       storage,
       executor: graph(async function* (job) {
         inputs.push(job.input);
@@ -79,7 +79,7 @@ describe("a run that is stopped", () => {
 
   it("has the end of its executor even if the service stops before that is stored", async () => {
     const clock = testClock();
-    const first = faulty();
+    const first = createFaultyStorage();
     first.faults.close = async () => {};
     const gate = Promise.withResolvers<void>();
     const saving = Promise.withResolvers<void>();
@@ -88,7 +88,7 @@ describe("a run that is stopped", () => {
       await gate.promise;
       return call();
     };
-    const kit = await clockedService(clock, {
+    const kit = await createClockedService(clock, {
       storage: first.storage,
       executor: graph(async function* () {
         yield state({ at: 1 }, ["more"]);
@@ -110,7 +110,7 @@ describe("a run that is stopped", () => {
 
   it("ends without another execution if its worker is dead", async () => {
     const clock = testClock();
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
     let executions = 0;
     const executor = graph(async function* (_job, signal) {
@@ -118,12 +118,12 @@ describe("a run that is stopped", () => {
       yield state({ at: 1 }, ["more"]);
       await aborted(signal);
     });
-    const dead = await clockedService(clock, { executor, storage: first.storage });
+    const dead = await createClockedService(clock, { executor, storage: first.storage });
     const { thread_id } = await dead.service.threads.create();
     const run = await dead.service.runs.create(thread_id, { ...ask("g"), stream_resumable: true });
     await advanceUntil(clock, () => hasState(first, thread_id));
     kill(first);
-    await using alive = await clockedService(clock, { executor, storage: second.storage });
+    await using alive = await createClockedService(clock, { executor, storage: second.storage });
     let cancelled = false;
     void alive.service.runs.cancel(thread_id, run.run_id, { wait: true }).then(() => {
       cancelled = true;
@@ -147,7 +147,7 @@ describe("a run that is stopped", () => {
 
   it("emits and writes nothing after its executor ignored the signal and was abandoned", async () => {
     const clock = testClock();
-    const { storage, calls } = faulty();
+    const { storage, calls } = createFaultyStorage();
     const late: unknown[] = [];
     const go = Promise.withResolvers<void>();
     const deaf: Executor = {
@@ -172,7 +172,7 @@ describe("a run that is stopped", () => {
         late.push("pulled again");
       }),
     };
-    await using kit = await clockedService(clock, { storage, executor: deaf, worker: { concurrency: 1 } });
+    await using kit = await createClockedService(clock, { storage, executor: deaf, worker: { concurrency: 1 } });
     const { thread_id } = await kit.service.threads.create();
     const { run, frames } = await kit.service.runs.stream(thread_id, { ...ask("g"), stream_mode: "custom" });
     const read = collect(frames);
@@ -200,7 +200,7 @@ describe("a run that is stopped", () => {
     const clock = testClock();
     const log: string[] = [];
     const settle = Promise.withResolvers<void>();
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       executor: graph(async function* (job, signal) {
         log.push(`begin ${JSON.stringify(job.input)}`);
         yield state({ by: job.input as Json }, ["more"]);
@@ -253,7 +253,7 @@ describe("a run that is stopped", () => {
         const real = nodeSqlite(":memory:");
         const late = Promise.withResolvers<void>();
         const began: Json[] = [];
-        await using kit = await clockedService(clock, {
+        await using kit = await createClockedService(clock, {
           storage: { ...real, single_process: alone },
           executor: graph(
             async function* (job) {
@@ -304,7 +304,7 @@ describe("a run that is stopped", () => {
 
   it("emits no reason to readers of a run that waits for a moment only", async () => {
     const clock = testClock();
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       executor: graph(async function* (job, signal) {
         if (job.input === "first") await aborted(signal);
         yield state({ by: job.input as Json });
@@ -328,8 +328,8 @@ describe("a run that is stopped", () => {
 
   it("unlocks its thread after the abandon time, if it was rolled back and does not settle", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
-    await using kit = await clockedService(clock, {
+    const { storage, faults } = createFaultyStorage();
+    await using kit = await createClockedService(clock, {
       storage,
       executor: graph(async function* (job) {
         yield state({ by: job.input as Json }, ["more"]);
@@ -375,7 +375,7 @@ describe("a run that is stopped", () => {
       [slow({ timeout_ms: 2_000 }), {}],
       [slow({}), { run_timeout_ms: 2_000 }],
     ] as const) {
-      await using kit = await clockedService(clock, { executor, worker });
+      await using kit = await createClockedService(clock, { executor, worker });
       const { thread_id } = await kit.service.threads.create();
       const { run, frames } = await kit.service.runs.stream(thread_id, ask("g"));
       const read = collect(frames);

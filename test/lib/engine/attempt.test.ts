@@ -3,15 +3,15 @@ import { describe, it } from "node:test";
 import type { ExecutorEvent } from "../../../lib/executor/contract.ts";
 import type { JsonObject } from "../../../lib/mod.ts";
 import { testClock } from "../../suite/kit.ts";
-import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
+import { advanceUntil, collect, createClockedService, createFaultyStorage } from "../../support/faulty.ts";
 import { aborted, ask, custom, graph, ids, resumable, state, toPairs } from "./attempt.harness.ts";
 
 describe("frames of a resumable run", () => {
   it("are emitted after they are stored with the checkpoints before them", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const go = Promise.withResolvers<void>();
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       storage,
       executor: graph(async function* () {
         yield state({ at: 1 }, ["more"]);
@@ -58,9 +58,9 @@ describe("frames of a resumable run", () => {
 
   it("are emitted once and in order when every storage operation fails once, and the run executes once", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     let executions = 0;
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       storage,
       executor: graph(async function* () {
         executions++;
@@ -111,8 +111,8 @@ describe("frames of a resumable run", () => {
 
   it("are not emitted if the lease is lost before they are stored", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
-    await using kit = await clockedService(clock, {
+    const { storage, faults } = createFaultyStorage();
+    await using kit = await createClockedService(clock, {
       storage,
       executor: graph(async function* (_job, signal) {
         yield custom("stored");
@@ -137,9 +137,9 @@ describe("frames of a resumable run", () => {
 
   it("block the executor while too many are unsaved", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     let yielded = 0;
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       storage,
       executor: graph(async function* () {
         const text = "x".repeat(10_000);
@@ -167,9 +167,9 @@ describe("frames of a resumable run", () => {
 
   it("are stored during the run also if checkpoints are stored at its end", async () => {
     const clock = testClock();
-    const { storage } = faulty();
+    const { storage } = createFaultyStorage();
     const go = Promise.withResolvers<void>();
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       storage,
       executor: graph(async function* () {
         yield state({ at: 1 }, ["more"]);
@@ -195,7 +195,7 @@ describe("frames of a resumable run", () => {
     const clock = testClock();
     let hangs = false;
     const log = (end: number): string[] => Array.from({ length: end }, (_, n) => `line ${n} of a long enough log`);
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       executor: graph(async function* (job, signal) {
         const { how, from } = job.input as { how: string; from: number };
         for (let n = from + 1; n <= from + 3; n++) yield state({ log: log(100 * n), n, [how]: n }, ["more"]);
@@ -246,7 +246,7 @@ describe("an executor with an event that cannot be handled", () => {
   it("is stopped and has settled before its run ends", async () => {
     const clock = testClock();
     const order: string[] = [];
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       executor: graph(async function* (_job, signal) {
         signal.addEventListener("abort", () => order.push("aborted"));
         try {

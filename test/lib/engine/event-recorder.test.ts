@@ -8,16 +8,16 @@ import { type TestService, testClock, testService } from "../../suite/kit.ts";
 import {
   ALL,
   assertRising,
-  child,
+  createChildEvent,
+  createInputRequest,
+  createTokenEvent,
   finalState,
+  formatOutline,
   getTokenNumbers,
-  outline,
-  reading,
   readStoredEvents,
-  requested,
-  token,
+  startReading,
 } from "../../support/event-reading.ts";
-import { advanceUntil, faulty, kill } from "../../support/faulty.ts";
+import { advanceUntil, createFaultyStorage, kill } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
 type Script = (job: Job, signal: AbortSignal) => AsyncIterable<ExecutorEvent>;
@@ -34,7 +34,7 @@ const run = { assistant_id: "g", input: {} };
 
 /** Creates a thread whose runs record all events. */
 async function opened({ service }: TestService, thread_id: string = crypto.randomUUID()) {
-  const live = reading(service, thread_id);
+  const live = startReading(service, thread_id);
   await service.threads.command(thread_id, { id: 1, method: "run.start", params: run });
   return { thread_id, live };
 }
@@ -42,15 +42,15 @@ async function opened({ service }: TestService, thread_id: string = crypto.rando
 describe("the events of a run that does not succeed", () => {
   it("end with `failed` and the error, after those of its children", async () => {
     const executor = acting(async function* () {
-      yield child("started", "a:1");
-      yield child("started", "a:1", "b:2");
+      yield createChildEvent("started", "a:1");
+      yield createChildEvent("started", "a:1", "b:2");
       throw new RangeError("too far");
     });
     await using kit = await testService({ executor });
     const { thread_id, live } = await opened(kit);
     await live.ends();
     const children = ["a:1 started", "a:1 b:2 started", "a:1 b:2 failed", "a:1 failed"];
-    assert.deepEqual(outline(live.events), ["running", ...children, "failed"]);
+    assert.deepEqual(formatOutline(live.events), ["running", ...children, "failed"]);
     assert.deepEqual(live.events.at(-1)?.params.data, { event: "failed", graph_name: "g", error: "too far" });
     assert.deepEqual(await readStoredEvents(kit.service, thread_id), live.events);
     await live.close();
@@ -59,7 +59,7 @@ describe("the events of a run that does not succeed", () => {
   it("end with `failed` on a timeout and with `interrupted` on a cancel", async () => {
     const executor = acting(
       async function* ({ input }, signal) {
-        yield child("started", "a:1");
+        yield createChildEvent("started", "a:1");
         if ((input as { wait?: boolean }).wait !== false) await aborted(signal);
         yield finalState;
       },
@@ -71,10 +71,10 @@ describe("the events of a run that does not succeed", () => {
     await live.ends();
     assert.match(JSON.stringify(live.events.at(-1)?.params.data), /300 ms/);
     const { run_id } = await service.runs.create(thread_id, run);
-    await until(() => outline(live.events).filter((word) => word === "a:1 started").length === 2);
+    await until(() => formatOutline(live.events).filter((word) => word === "a:1 started").length === 2);
     await service.runs.cancel(thread_id, run_id, { wait: true });
     await live.ends(2);
-    assert.deepEqual(outline(live.events), [
+    assert.deepEqual(formatOutline(live.events), [
       ...["running", "a:1 started", "a:1 failed", "failed"],
       ...["running", "a:1 started", "a:1 interrupted", "interrupted"],
     ]);
@@ -95,7 +95,7 @@ describe("the events of a run that does not succeed", () => {
     await using kit = await testService({ executor: fromFunctions({ fails, waits }) });
     const { service } = kit;
     const thread_id = crypto.randomUUID();
-    const live = reading(service, thread_id);
+    const live = startReading(service, thread_id);
     const words = (): unknown[] =>
       live.events
         .filter(({ method }) => method === "messages")
@@ -126,10 +126,10 @@ describe("the events of a run that does not succeed", () => {
     await until(() => live.events.length > 0);
     const queued = [await service.runs.create(thread_id, run), await service.runs.create(thread_id, run)];
     for (const { run_id } of queued) await service.runs.cancel(thread_id, run_id);
-    assert.deepEqual(outline(await readStoredEvents(service, thread_id)), ["running"]);
+    assert.deepEqual(formatOutline(await readStoredEvents(service, thread_id)), ["running"]);
     go.resolve();
     await live.ends(3);
-    assert.deepEqual(outline(live.events), ["running", "completed", "interrupted", "interrupted"]);
+    assert.deepEqual(formatOutline(live.events), ["running", "completed", "interrupted", "interrupted"]);
     const ids = live.events.filter(({ params }) => (params.data as { event?: string }).event === "interrupted");
     assert.deepEqual(
       ids.map(({ event_id }) => event_id.split(":")[1]),
@@ -156,7 +156,7 @@ describe("the events of a run that does not succeed", () => {
     for (const { run_id } of queued) await service.runs.delete(thread_id, run_id);
     go.resolve();
     await live.ends(3);
-    assert.deepEqual(outline(live.events), ["running", "completed", "interrupted", "interrupted"]);
+    assert.deepEqual(formatOutline(live.events), ["running", "completed", "interrupted", "interrupted"]);
     assert.deepEqual(
       live.events.slice(2).map(({ event_id }) => event_id.split(":")[1]),
       queued.map(({ run_id }) => run_id),
@@ -167,7 +167,7 @@ describe("the events of a run that does not succeed", () => {
 
   it("keep the end for readers that have not read it if the run is deleted", async () => {
     const executor = acting(async function* () {
-      yield token(1);
+      yield createTokenEvent(1);
       yield finalState;
     });
     await using kit = await testService({ executor });
@@ -177,22 +177,26 @@ describe("the events of a run that does not succeed", () => {
     const [first] = await service.runs.list(thread_id);
     await service.runs.delete(thread_id, String(first?.run_id));
     const since = live.events[0]?.seq ?? 0;
-    const behind = reading(service, thread_id, { ...ALL, since });
+    const behind = startReading(service, thread_id, { ...ALL, since });
     await behind.ends();
     const [end] = behind.events;
     assert.deepEqual([behind.events.length, end?.event_id], [1, live.events.at(-1)?.event_id]);
     // A reader that has seen the end gets nothing new, and no events of the run.
     await (await service.runs.wait(thread_id, run)).result;
     await live.ends(2);
-    assert.deepEqual(outline(live.events), ["running", "completed", "running", "completed"]);
-    assert.deepEqual(outline(await readStoredEvents(service, thread_id)), ["interrupted", "running", "completed"]);
+    assert.deepEqual(formatOutline(live.events), ["running", "completed", "running", "completed"]);
+    assert.deepEqual(formatOutline(await readStoredEvents(service, thread_id)), [
+      "interrupted",
+      "running",
+      "completed",
+    ]);
     await Promise.all([live.close(), behind.close()]);
   });
 
   for (const way of ["a run with multitask_strategy rollback", "cancel with action rollback"]) {
     it(`are deleted when the run is rolled back, except the end: ${way}`, async () => {
       const executor = acting(async function* ({ input }, signal) {
-        yield token(1);
+        yield createTokenEvent(1);
         if ((input as { wait?: boolean }).wait !== false) await aborted(signal);
         yield finalState;
       });
@@ -207,16 +211,16 @@ describe("the events of a run that does not succeed", () => {
       const request = { ...run, input: { wait: false }, multitask_strategy: "rollback" } as const;
       await (await service.runs.wait(thread_id, request)).result;
       await live.ends(2);
-      assert.deepEqual(outline(live.events), ["running", "interrupted", "running", "completed"]);
+      assert.deepEqual(formatOutline(live.events), ["running", "interrupted", "running", "completed"]);
       assertRising(live.events);
       const storedEvents = await readStoredEvents(service, thread_id);
-      assert.deepEqual(outline(storedEvents), ["interrupted", "running", "completed"]);
+      assert.deepEqual(formatOutline(storedEvents), ["interrupted", "running", "completed"]);
       assert.deepEqual(
         storedEvents,
         live.events.filter(({ seq }) => storedEvents.some((storedEvent) => storedEvent.seq === seq)),
       );
       // It subscribes while the events are in memory for the first reader.
-      const late = reading(service, thread_id);
+      const late = startReading(service, thread_id);
       await late.ends(2);
       assert.deepEqual(late.events, storedEvents);
       await Promise.all([live.close(), late.close()]);
@@ -225,7 +229,7 @@ describe("the events of a run that does not succeed", () => {
 
   it("are replayed from the last 10 claims, and from earlier ones with `since`", async () => {
     const executor = acting(async function* () {
-      yield token(1);
+      yield createTokenEvent(1);
       yield finalState;
     });
     await using kit = await testService({ executor });
@@ -239,7 +243,7 @@ describe("the events of a run that does not succeed", () => {
     const ofTurns = (from: number) => all.slice((from - 1) * (all.length / 13));
     const replayed = async (since?: number): Promise<readonly unknown[]> => {
       const filter = since === undefined ? ALL : { ...ALL, since };
-      const late = reading(service, thread_id, filter);
+      const late = startReading(service, thread_id, filter);
       await until(() => late.events.at(-1)?.seq === all.at(-1)?.seq);
       await late.close();
       assert.deepEqual(await readStoredEvents(service, thread_id, filter), late.events);
@@ -266,11 +270,11 @@ describe("the events of a run that does not succeed", () => {
     await live.ends();
     const [interrupt] = (await service.threads.state(thread_id)).interrupts;
     const id = String(interrupt?.id);
-    assert.deepEqual(outline(live.events), ["running", `input.requested ${id}`, "interrupted"]);
+    assert.deepEqual(formatOutline(live.events), ["running", `input.requested ${id}`, "interrupted"]);
     const params = { interrupt_id: id, response: "yes" };
     await service.threads.command(thread_id, { id: 2, method: "input.respond", params });
     await live.ends(2);
-    assert.deepEqual(outline(live.events).slice(3), ["running", `input.answered ${id}`, "completed"]);
+    assert.deepEqual(formatOutline(live.events).slice(3), ["running", `input.answered ${id}`, "completed"]);
     assert.deepEqual(await readStoredEvents(service, thread_id), live.events);
     await live.close();
   });
@@ -311,17 +315,17 @@ describe("the events of a run that does not succeed", () => {
 describe("the events of a run whose process was killed", () => {
   it("continue in the next attempt: one `running`, one end for each child, each interrupt once", async () => {
     const clock = testClock();
-    const shared = faulty();
+    const shared = createFaultyStorage();
     const second = shared.share();
     const spoken = { type: "event", method: "messages", namespace: ["a:1"], node: "a" } as const;
     const script: Script = async function* (job, signal) {
-      yield child("started", "a:1");
-      yield requested("q1");
+      yield createChildEvent("started", "a:1");
+      yield createInputRequest("q1");
       if (job.attempt === 1) yield { ...spoken, data: { event: "message-start", id: "m", role: "ai", run_id: "m" } };
-      yield token(job.attempt);
+      yield createTokenEvent(job.attempt);
       if (job.attempt === 1) await aborted(signal);
-      yield child("started", "a:2");
-      yield child("completed", "a:2");
+      yield createChildEvent("started", "a:2");
+      yield createChildEvent("completed", "a:2");
       yield { ...finalState, next: ["x"] } as ExecutorEvent;
     };
     const open = async ({ storage }: { storage: typeof shared.storage }): Promise<TestService> => {
@@ -329,18 +333,18 @@ describe("the events of a run whose process was killed", () => {
     };
     const firstService = await open(shared);
     const thread_id = crypto.randomUUID();
-    const early = reading(firstService.service, thread_id);
+    const early = startReading(firstService.service, thread_id);
     void firstService.service.threads.command(thread_id, { id: 1, method: "run.start", params: run });
     await advanceUntil(clock, () => getTokenNumbers(early.events).length === 1, 5);
     kill(shared);
     const earlyEvents = [...early.events];
     const two = await open(second);
     const since = earlyEvents.at(-1)?.seq ?? 0;
-    const late = reading(two.service, thread_id);
-    const behind = reading(two.service, thread_id, { ...ALL, since });
-    await advanceUntil(clock, () => outline(late.events).includes("interrupted"));
-    await advanceUntil(clock, () => outline(behind.events).includes("interrupted"));
-    assert.deepEqual(outline(late.events), [
+    const late = startReading(two.service, thread_id);
+    const behind = startReading(two.service, thread_id, { ...ALL, since });
+    await advanceUntil(clock, () => formatOutline(late.events).includes("interrupted"));
+    await advanceUntil(clock, () => formatOutline(behind.events).includes("interrupted"));
+    assert.deepEqual(formatOutline(late.events), [
       ...["running", "a:1 started", "input.requested q1"],
       ...["a:1 interrupted", "a:1 started", "a:2 started", "a:2 completed", "a:1 interrupted", "interrupted"],
     ]);

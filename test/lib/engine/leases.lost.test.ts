@@ -5,7 +5,7 @@ import { systemEnvironment } from "../../../lib/environment.ts";
 import { type FunctionJob, fromFunctions } from "../../../lib/mod.ts";
 import type { ClaimRequest, CreateRun, Scope } from "../../../lib/storage/mod.ts";
 import { testClock } from "../../suite/kit.ts";
-import { advanceUntil, clockedService, faulty, kill } from "../../support/faulty.ts";
+import { advanceUntil, createClockedService, createFaultyStorage, kill } from "../../support/faulty.ts";
 
 const LEASE_MS = 10_000;
 const worker = { concurrency: 2, lease_ms: LEASE_MS };
@@ -15,7 +15,7 @@ describe("a worker near a lost lease", () => {
     const clock = testClock();
     const log: string[] = [];
     const settle = Promise.withResolvers<void>();
-    const { storage, faults, share } = faulty();
+    const { storage, faults, share } = createFaultyStorage();
     /** Settles long after its signal was aborted. */
     const agent = async ({ attempt }: FunctionJob): Promise<string> => {
       log.push(`begins ${attempt}`);
@@ -23,7 +23,7 @@ describe("a worker near a lost lease", () => {
       log.push(`ends ${attempt}`);
       return "done";
     };
-    await using kit = await clockedService(clock, { storage, worker, executor: fromFunctions({ agent }) });
+    await using kit = await createClockedService(clock, { storage, worker, executor: fromFunctions({ agent }) });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const { run_id } = await runs.create(thread_id, { assistant_id: "agent", input: {} });
@@ -49,7 +49,7 @@ describe("a worker near a lost lease", () => {
     const clock = testClock();
     let behind_ms = 0;
     const claimed: boolean[] = [];
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     faults.createRun = (call, [, request]) => {
       claimed.push((request as CreateRun).claim !== undefined);
       return call();
@@ -57,7 +57,12 @@ describe("a worker near a lost lease", () => {
     const agent = ({ signal }: FunctionJob): Promise<void> =>
       new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     const environment = { ...clock, now: () => clock.now() + behind_ms };
-    await using kit = await clockedService(clock, { storage, worker, environment, executor: fromFunctions({ agent }) });
+    await using kit = await createClockedService(clock, {
+      storage,
+      worker,
+      environment,
+      executor: fromFunctions({ agent }),
+    });
     const { runs } = kit.service;
     const create = async (): Promise<void> => void (await runs.create(null, { assistant_id: "agent", input: {} }));
     await clock.advance(2_000);
@@ -69,7 +74,7 @@ describe("a worker near a lost lease", () => {
 
   it("renews a lease in its last quarter before the executor starts", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     let stall_ms = 0;
     let skew_ms = 0;
     let renewals = 0;
@@ -97,7 +102,12 @@ describe("a worker near a lost lease", () => {
       renewalsAtStart.push(renewals);
       return "done";
     };
-    await using kit = await clockedService(clock, { storage, worker, environment, executor: fromFunctions({ agent }) });
+    await using kit = await createClockedService(clock, {
+      storage,
+      worker,
+      environment,
+      executor: fromFunctions({ agent }),
+    });
     await clock.advance(1_000);
     const { frames } = await kit.service.runs.stream(null, { assistant_id: "agent", input: {} });
     for await (const { event } of frames) if (event === "end") break;
@@ -107,7 +117,7 @@ describe("a worker near a lost lease", () => {
 
   it("ends the messages of an earlier attempt when it could not read its events at first", async () => {
     const [clock, later] = [testClock(), testClock()];
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
     const agent = async function* () {
       yield "Hel";
@@ -115,7 +125,7 @@ describe("a worker near a lost lease", () => {
     };
     const scope = { deployment: "default" };
     const executor = fromFunctions({ agent });
-    await using a = await clockedService(clock, { storage: first.storage, worker, executor });
+    await using a = await createClockedService(clock, { storage: first.storage, worker, executor });
     const { thread_id } = await a.service.threads.create();
     const request = { assistant_id: "agent", input: {} };
     const { run_id } = await a.service.runs.create(thread_id, request, { records_all: true });
@@ -131,14 +141,14 @@ describe("a worker near a lost lease", () => {
       if (++failures > LEASE_MS / 500 + 1) return call();
       throw new Error("the store could not be reached");
     };
-    await using b = await clockedService(later, { storage: second.storage, worker, executor });
+    await using b = await createClockedService(later, { storage: second.storage, worker, executor });
     await advanceUntil(later, async () => (await b.service.runs.get(thread_id, run_id)).status === "error");
     assert.equal((await readMessageEvents()).at(-1), "error");
   });
 
   it("emits nothing of an attempt without lease to a reader that has seen a later attempt", async () => {
     const clock = testClock();
-    const { storage, faults, share } = faulty();
+    const { storage, faults, share } = createFaultyStorage();
     let sentClaim: ClaimRequest | undefined;
     faults.claimRun = (call, [, request]) => {
       sentClaim = request as ClaimRequest;
@@ -148,7 +158,7 @@ describe("a worker near a lost lease", () => {
       yield "Hel";
       await new Promise<void>(() => {});
     };
-    await using kit = await clockedService(clock, { storage, worker, executor: fromFunctions({ agent }) });
+    await using kit = await createClockedService(clock, { storage, worker, executor: fromFunctions({ agent }) });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const { run_id } = await runs.create(thread_id, { assistant_id: "agent", stream_mode: "messages-tuple" });
@@ -176,7 +186,7 @@ describe("a worker near a lost lease", () => {
 
   it("claims no run with the end of another while the lease of a third has expired", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const gate = Promise.withResolvers<void>();
     const startedRuns: string[] = [];
     let stuck = "";
@@ -195,7 +205,7 @@ describe("a worker near a lost lease", () => {
       };
     const agents = { stuck: agent(new Promise(() => {})), ends: agent(gate.promise) };
     const many = { ...worker, concurrency: 3 };
-    await using kit = await clockedService(clock, { storage, worker: many, executor: fromFunctions(agents) });
+    await using kit = await createClockedService(clock, { storage, worker: many, executor: fromFunctions(agents) });
     const { runs, threads } = kit.service;
     const from = clock.now();
     await clock.advance(500);

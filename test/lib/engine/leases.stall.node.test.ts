@@ -8,7 +8,7 @@ import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import type { Executor, Run, Service } from "../../../lib/mod.ts";
 import type { Storage } from "../../../lib/storage/types.ts";
 import { testClock } from "../../suite/kit.ts";
-import { clockedService, type Faulty, faulty } from "../../support/faulty.ts";
+import { createClockedService, createFaultyStorage, type Faulty } from "../../support/faulty.ts";
 
 /** The duration of a stall. A lease has 10,000 ms. */
 const STILL_MS = 60_000;
@@ -43,7 +43,7 @@ function world(): {
   return {
     clock,
     environment: { ...clock, now: () => clock.now() + skew },
-    faulty: faulty(),
+    faulty: createFaultyStorage(),
     executor,
     startedJobs,
     standStill() {
@@ -142,7 +142,7 @@ async function startStandingStill(
     // Work that was ready before runs first.
     await new Promise<void>((resolve) => defer(resolve));
   }
-  await using kit = await clockedService(clock, {
+  await using kit = await createClockedService(clock, {
     storage,
     executor: watching,
     environment: { ...environment, defer: ticks },
@@ -161,7 +161,7 @@ describe("a process that stalled", () => {
   it("does not claim its own run if a renewal was in flight", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
     const { storage, faults } = faulty;
-    await using kit = await clockedService(clock, { storage, executor, environment });
+    await using kit = await createClockedService(clock, { storage, executor, environment });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const run = await runs.create(thread_id, request);
@@ -192,7 +192,7 @@ describe("a process that stalled", () => {
         if (--callsLeft === 0) standStill();
         return environment.now();
       };
-      await using kit = await clockedService(clock, {
+      await using kit = await createClockedService(clock, {
         storage: faulty.storage,
         executor,
         environment: { ...environment, now },
@@ -214,7 +214,7 @@ describe("a process that stalled", () => {
 
   it("starts no new run on the thread of a rolled-back run before the old executor has settled", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
-    await using kit = await clockedService(clock, { storage: faulty.storage, executor, environment });
+    await using kit = await createClockedService(clock, { storage: faulty.storage, executor, environment });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const old = await runs.create(thread_id, request);
@@ -233,7 +233,7 @@ describe("a process that stalled", () => {
   it("starts no run with the end of another while an old executor of its thread is active", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
     const worker = { concurrency: 2 };
-    await using kit = await clockedService(clock, { storage: faulty.storage, executor, environment, worker });
+    await using kit = await createClockedService(clock, { storage: faulty.storage, executor, environment, worker });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const old = await runs.create(thread_id, request);
@@ -253,8 +253,8 @@ describe("a process that stalled", () => {
 
   it("keeps a run whose renewals fail for long if no other process can claim it", async () => {
     const { clock, environment, executor, startedJobs, standStill, settle } = world();
-    const { storage, faults } = faulty(Object.assign(nodeSqlite(":memory:"), { single_process: true }));
-    await using kit = await clockedService(clock, { storage, executor, environment });
+    const { storage, faults } = createFaultyStorage(Object.assign(nodeSqlite(":memory:"), { single_process: true }));
+    await using kit = await createClockedService(clock, { storage, executor, environment });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const run = await runs.create(thread_id, request);
@@ -293,7 +293,7 @@ describe("a process that stalled", () => {
   it("starts a run once if the result of its claim arrived after the stall", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, end } = world();
     const { storage, faults } = faulty;
-    await using kit = await clockedService(clock, { storage, executor, environment });
+    await using kit = await createClockedService(clock, { storage, executor, environment });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     await pass(clock);
@@ -316,7 +316,7 @@ describe("a process that stalled", () => {
     const { storage, faults } = faulty;
     // Another process could claim the run, so this one does not wait for ever.
     const shared = { ...storage, single_process: false };
-    await using kit = await clockedService(clock, { storage: shared, executor, environment });
+    await using kit = await createClockedService(clock, { storage: shared, executor, environment });
     const { creating, laterRun, answer } = await createLate(kit.service, clock, faults, standStill);
     await clock.advance(50);
     standStill();
@@ -333,7 +333,7 @@ describe("a process that stalled", () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, end } = world();
     const { storage, faults } = faulty;
     const busy = { ...environment, timer: (ms: number, fn: () => void) => environment.timer(ms + 50, fn) };
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       storage: { ...storage, single_process: false },
       executor,
       environment: busy,

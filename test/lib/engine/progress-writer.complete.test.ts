@@ -5,8 +5,15 @@ import type { ExecutorEvent, Job } from "../../../lib/executor/contract.ts";
 import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import type { Executor } from "../../../lib/mod.ts";
 import { testService } from "../../suite/kit.ts";
-import { ALL, finalState, getTokenNumbers, outline, reading, readStoredEvents } from "../../support/event-reading.ts";
-import { faulty } from "../../support/faulty.ts";
+import {
+  ALL,
+  finalState,
+  formatOutline,
+  getTokenNumbers,
+  readStoredEvents,
+  startReading,
+} from "../../support/event-reading.ts";
+import { createFaultyStorage } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
 // Timers of services keep no process alive.
@@ -28,7 +35,7 @@ describe("reads of a thread while its run ends", () => {
     const go = Promise.withResolvers<void>();
     const firstSave = Promise.withResolvers<void>();
     const ended = Promise.withResolvers<void>();
-    const { storage, faults, calls } = faulty();
+    const { storage, faults, calls } = createFaultyStorage();
     const executor = acting(async function* () {
       yield token(1);
       await go.promise;
@@ -38,7 +45,7 @@ describe("reads of a thread while its run ends", () => {
     await using kit = await testService({ storage, executor });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
-    const live = reading(kit.service, thread_id);
+    const live = startReading(kit.service, thread_id);
     // On Postgres a save that is sent first may commit after the end that is sent second.
     faults.saveProgress = async (call) => {
       await (calls.saveProgress === 1 ? firstSave.promise : ended.promise);
@@ -60,7 +67,7 @@ describe("reads of a thread while its run ends", () => {
     await live.ends();
     assert.deepEqual(getTokenNumbers(live.events), [1, 2]);
     assert.deepEqual(await readStoredEvents(kit.service, thread_id, ALL), live.events);
-    assert.equal(outline(live.events).at(-1), "completed");
+    assert.equal(formatOutline(live.events).at(-1), "completed");
     assert.deepEqual([values, (await threads.state(thread_id)).values], [{ done: true }, { done: true }]);
     await live.close();
   });
@@ -75,7 +82,7 @@ describe("a requeued run without stored output", () => {
 
   for (const way of ["it is cancelled", "a newer run interrupts it"]) {
     it(`ends the open message of its attempt when ${way}`, async () => {
-      const shared = faulty();
+      const shared = createFaultyStorage();
       const executor: Executor = {
         graphs: () => [{ graph_id: "g", protocol_events: true }, { graph_id: "other" }],
         async *execute({ graph_id, attempt }, signal) {
@@ -85,7 +92,7 @@ describe("a requeued run without stored output", () => {
       };
       const firstProcess = await testService({ storage: shared.share().storage, executor });
       const { thread_id } = await firstProcess.service.threads.create();
-      const early = reading(firstProcess.service, thread_id);
+      const early = startReading(firstProcess.service, thread_id);
       const { run_id } = await firstProcess.service.runs.create(thread_id, ask);
       await until(() => early.events.some(({ method }) => method === "messages"));
       await early.close();
@@ -97,7 +104,7 @@ describe("a requeued run without stored output", () => {
       if (way === "it is cancelled") await runs.cancel(thread_id, run_id);
       else await runs.create(thread_id, { ...ask, assistant_id: "other", multitask_strategy: "interrupt" });
       await using three = await testService({ storage: shared.storage, executor });
-      const live = reading(three.service, thread_id);
+      const live = startReading(three.service, thread_id);
       await live.ends();
       assert.equal((await runs.get(thread_id, run_id)).status, "interrupted");
       const liveNames = live.events

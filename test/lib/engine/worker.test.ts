@@ -4,7 +4,7 @@ import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import { type Executor, fromFunctions, type Json, type JsonObject } from "../../../lib/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
-import { advanceUntil, collect, faulty } from "../../support/faulty.ts";
+import { advanceUntil, collect, createFaultyStorage } from "../../support/faulty.ts";
 
 const ask = (assistant_id: string): { assistant_id: string; input: JsonObject } => ({ assistant_id, input: {} });
 
@@ -38,7 +38,7 @@ describe("a worker", () => {
 
   it("stores the end of a run again after one failure instead of executing the run again", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     let executions = 0;
     await using kit = await testService({
       storage,
@@ -62,7 +62,7 @@ describe("a worker", () => {
 
   it("responds to readers if the end of a run was stored and its result was lost", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     await using kit = await testService({
       storage,
       agents: { once: async () => ({ done: true }) },
@@ -85,7 +85,7 @@ describe("a worker", () => {
 
   it("stops with a run whose progress cannot be stored", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const waits = Promise.withResolvers<void>();
     const agents = {
       async *steps({ signal }: { signal: AbortSignal }) {
@@ -137,7 +137,7 @@ describe("a worker", () => {
 
   it("uses a worker slot at once that a refused run gave back", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     await using kit = await testService({
       storage,
       agents: { ok: async () => ({ ok: true }) },
@@ -162,7 +162,7 @@ describe("a worker", () => {
 
   it("starts a new run with its creation while a claim is in flight", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const gate = Promise.withResolvers<void>();
     let looks = 0;
     faults.claimRun = async (call) => {
@@ -187,7 +187,7 @@ describe("a worker", () => {
 
   it("keeps a worker slot for each waiting run, which it claims first", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const startedRuns: string[] = [];
     faults.claimRun = async (call) => {
@@ -235,7 +235,7 @@ describe("a worker", () => {
       }),
     };
     const storage = nodeSqlite(":memory:");
-    const shared = faulty(storage).share().storage;
+    const shared = createFaultyStorage(storage).share().storage;
     const firstProcess = await testService({ storage: shared, executor });
     const { thread_id } = await firstProcess.service.threads.create();
     const { run, result } = await firstProcess.service.runs.wait(thread_id, ask("ok"));
@@ -253,7 +253,7 @@ describe("a worker", () => {
 
   it("stands by while another process holds the worker lock, and takes over when that ends", async () => {
     const clock = testClock();
-    const { storage, faults, calls } = faulty();
+    const { storage, faults, calls } = createFaultyStorage();
     let alone = false;
     faults.becomeWorker = async () => alone;
     await using kit = await testService({ storage, agents: { ok: async () => ({ ok: true }) }, environment: clock });
@@ -280,7 +280,7 @@ describe("a worker", () => {
 
   it("logs when claims fail or hang, and when they work again", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     await using kit = await testService({ storage, agents: { ok: async () => ({ ok: true }) }, environment: clock });
     await clock.advance(1_000);
     faults.claimRun = () => Promise.reject(new Error("no"));
@@ -318,7 +318,7 @@ describe("a worker", () => {
   });
 
   it("claims the longest waiting run in the batch that ends another", async () => {
-    const { storage, calls } = faulty();
+    const { storage, calls } = createFaultyStorage();
     const gate = Promise.withResolvers<void>();
     const order: unknown[] = [];
     const agents = {
@@ -354,7 +354,7 @@ describe("a worker", () => {
 
   it("starts a delayed run at its time", async () => {
     const clock = testClock();
-    const { storage, calls } = faulty();
+    const { storage, calls } = createFaultyStorage();
     const started: number[] = [];
     const agents = {
       async note() {

@@ -13,7 +13,7 @@ import type { FeedbackConfig, Storage } from "../../../lib/storage/mod.ts";
 import { NO_FILTER } from "../../../lib/storage/visibility.ts";
 import { testClock, testIds } from "../../suite/kit.ts";
 import { addTraces } from "../../suite/traces.ts";
-import { idleGuards } from "../../support/guards.ts";
+import { createIdleGuards } from "../../support/guards.ts";
 
 export const NOW: number = Date.parse("2026-11-20T12:00:00Z");
 export const BASE = "https://agents.example.com/mount";
@@ -123,7 +123,7 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     withInternals(service, {
       access,
       authorizeRequest: (caller) => ({
-        ...createRequestAuthorizer({ access, scope, environment, guards: idleGuards(environment) }, caller),
+        ...createRequestAuthorizer({ access, scope, environment, guards: createIdleGuards(environment) }, caller),
         resources: service as unknown as RequestResources,
       }),
       internalResources: {} as InternalResources,

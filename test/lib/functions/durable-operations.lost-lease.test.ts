@@ -5,7 +5,7 @@ import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { type Executor, type FunctionJob, fromFunctions } from "../../../lib/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 import { keepAlive } from "../../support/alive.ts";
-import { advanceUntil, clockedService, faulty, kill } from "../../support/faulty.ts";
+import { advanceUntil, createClockedService, createFaultyStorage, kill } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
 keepAlive();
@@ -29,15 +29,15 @@ describe("a durable function whose process stalls or dies", () => {
         return "done";
       };
     };
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
     const agents = (process: string) => fromFunctions({ agent: createAgent(process) });
-    await using a = await clockedService(clock, { storage: first.storage, worker, executor: agents("a") });
+    await using a = await createClockedService(clock, { storage: first.storage, worker, executor: agents("a") });
     const { thread_id } = await a.service.threads.create();
     const { run_id } = await a.service.runs.create(thread_id, request);
     await advanceUntil(clock, async () => (await a.service.runs.steps(thread_id, run_id)).steps.length > 0, 1);
     await later.advance(2 * LEASE_MS);
-    await using b = await clockedService(later, { storage: second.storage, worker, executor: agents("b") });
+    await using b = await createClockedService(later, { storage: second.storage, worker, executor: agents("b") });
     await advanceUntil(later, async () => (await b.service.runs.get(thread_id, run_id)).status === "success");
     await clock.set(later.now());
     await clock.advance(LEASE_MS);
@@ -52,9 +52,9 @@ describe("a durable function whose process stalls or dies", () => {
       return `${answer} ${await wait("parcel")}`;
     };
     const executor = fromFunctions({ agent });
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
-    await using a = await clockedService(clock, { storage: first.storage, worker, executor });
+    await using a = await createClockedService(clock, { storage: first.storage, worker, executor });
     const { thread_id } = await a.service.threads.create();
     first.faults.finishRun = () => {
       kill(first);
@@ -64,7 +64,7 @@ describe("a durable function whose process stalls or dies", () => {
     await advanceUntil(clock, () => first.faults.claimRun !== undefined);
     await a.service.threads.send(thread_id, "parcel", "RX-7");
     await later.advance(2 * LEASE_MS);
-    await using b = await clockedService(later, { storage: second.storage, worker, executor });
+    await using b = await createClockedService(later, { storage: second.storage, worker, executor });
     const { runs, threads } = b.service;
     await advanceUntil(later, async () => (await runs.get(thread_id, run_id)).status === "success");
     await advanceUntil(later, async () => (await threads.get(thread_id)).status === "interrupted");
@@ -76,14 +76,14 @@ describe("a durable function whose process stalls or dies", () => {
 
   it("does not fail if the process stalled between two storage operations that failed", async () => {
     const clock = testClock();
-    const { storage, faults, calls } = faulty();
+    const { storage, faults, calls } = createFaultyStorage();
     const agent = async ({ step, sleep }: FunctionJob): Promise<string> => {
       await step("begin", () => 1);
       await sleep("rest", "1h");
       return "done";
     };
     const executor = fromFunctions({ agent });
-    await using kit = await clockedService(clock, { storage, worker, executor });
+    await using kit = await createClockedService(clock, { storage, worker, executor });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const { run_id } = await runs.create(thread_id, request);
@@ -108,7 +108,7 @@ describe("a durable function whose process stalls or dies", () => {
       void sleep("cool off", "30d");
       return (await Promise.all([ask("first", "First?"), ask("second", "Second?")])).join();
     };
-    await using kit = await clockedService(clock, { worker, executor: fromFunctions({ agent }) });
+    await using kit = await createClockedService(clock, { worker, executor: fromFunctions({ agent }) });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const { subtle } = crypto;
@@ -141,7 +141,7 @@ describe("a durable function whose process stalls or dies", () => {
 
   it("wakes for an event that arrives during its suspension", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     let reads = 0;
     faults.readCallEvents = async (call) => {
       const events = await call();
@@ -149,7 +149,7 @@ describe("a durable function whose process stalls or dies", () => {
       return events;
     };
     const agent = async ({ wait }: FunctionJob): Promise<unknown> => await wait("parcel");
-    await using kit = await clockedService(clock, { storage, worker, executor: fromFunctions({ agent }) });
+    await using kit = await createClockedService(clock, { storage, worker, executor: fromFunctions({ agent }) });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     let run_id = "";
@@ -172,7 +172,7 @@ describe("a durable function whose process stalls or dies", () => {
 
   it("does not start over when another process deletes its thread while it reads the journal", async () => {
     const clock = testClock();
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
     const log: string[] = [];
     const agent = async ({ step, sleep }: FunctionJob): Promise<string> => {
@@ -180,7 +180,7 @@ describe("a durable function whose process stalls or dies", () => {
       await sleep("rest", "1h");
       return "done";
     };
-    await using kit = await clockedService(clock, {
+    await using kit = await createClockedService(clock, {
       storage: first.storage,
       worker,
       executor: fromFunctions({ agent }),
@@ -237,7 +237,7 @@ describe("a durable function whose process stalls or dies", () => {
 
   it("emits a reply once that a step has completed", async () => {
     const [clock, later] = [testClock(), testClock()];
-    const first = faulty();
+    const first = createFaultyStorage();
     const second = first.share();
     const executor = (dies: boolean) =>
       fromFunctions({
@@ -251,7 +251,7 @@ describe("a durable function whose process stalls or dies", () => {
           yield "After.";
         },
       });
-    await using a = await clockedService(clock, { storage: first.storage, worker, executor: executor(true) });
+    await using a = await createClockedService(clock, { storage: first.storage, worker, executor: executor(true) });
     const { thread_id } = await a.service.threads.create();
     const { run_id } = await a.service.runs.create(thread_id, {
       ...request,
@@ -261,7 +261,7 @@ describe("a durable function whose process stalls or dies", () => {
     await advanceUntil(clock, async () => (await a.service.runs.steps(thread_id, run_id)).steps.length > 1, 1);
     kill(first);
     await later.advance(2 * LEASE_MS);
-    await using b = await clockedService(later, { storage: second.storage, worker, executor: executor(false) });
+    await using b = await createClockedService(later, { storage: second.storage, worker, executor: executor(false) });
     const { runs, threads } = b.service;
     await advanceUntil(later, async () => (await runs.get(thread_id, run_id)).status === "success");
     assert.deepEqual(readTexts((await threads.state(thread_id)).values), ["Before. ", "one two ", "After."]);

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { type AgentFunction, type FunctionJob, fromFunctions } from "../../../lib/mod.ts";
 import { type TestClock, type TestService, testClock, testService } from "../../suite/kit.ts";
 import { keepAlive } from "../../support/alive.ts";
-import { advanceUntil, clockedService, faulty } from "../../support/faulty.ts";
+import { advanceUntil, createClockedService, createFaultyStorage } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
 keepAlive();
@@ -128,7 +128,7 @@ describe("the model usage of a durable function that continues in another run or
   })) {
     it(`is reported once if it came before ${name}, and the usage of a step is kept`, async () => {
       const [clock, later] = [testClock(), testClock()];
-      const first = faulty();
+      const first = createFaultyStorage();
       const second = first.share();
       first.faults.close = async () => {};
       let isBlocked = false;
@@ -145,12 +145,12 @@ describe("the model usage of a durable function that continues in another run or
       };
       const executor = fromFunctions({ agent });
       const worker = { lease_ms: 10_000 };
-      const a = await clockedService(clock, { storage: first.storage, worker, executor });
+      const a = await createClockedService(clock, { storage: first.storage, worker, executor });
       const { thread_id, run_id } = await start(a);
       await advanceUntil(clock, () => isBlocked);
       if (leave === "stop") await a[Symbol.asyncDispose]();
       await later.advance(2 * worker.lease_ms);
-      await using b = await clockedService(later, { storage: second.storage, worker, executor });
+      await using b = await createClockedService(later, { storage: second.storage, worker, executor });
       await advanceUntil(later, async () => (await b.service.runs.get(thread_id, run_id)).status === "success");
       if (leave === "lease") {
         await clock.set(later.now());

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { WebhookOptions } from "../../../lib/webhooks/options.ts";
-import { gate } from "../../support/gate.ts";
+import { createGate } from "../../support/gate.ts";
 import { customWorld, owning, type World, type WorldOptions } from "../auth/custom-auth.harness.ts";
 import { AGENTS, type Answer, asker, readTask, say } from "./endpoints/a2a/a2a.harness.ts";
 
@@ -47,7 +47,7 @@ for (const [expected, on] of Object.entries(HANDLERS)) {
 
   describe(`a reader whose changes get ${status}`, () => {
     it("cannot stop a running chat", async () => {
-      const writes = gate();
+      const writes = createGate();
       await using world = await customWorld({ agents: { writes: writes.agent }, ...(on ? { on } : {}) });
       const chatRequest = sendChat(world, "writes");
       await writes.reached();

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { createHandler, type Handler } from "../../../lib/http/handler.ts";
 import type { HttpOptions } from "../../../lib/options/http.ts";
 import { type TestClock, type TestService, testClock } from "../../suite/kit.ts";
-import { clockedService, type Faulty, faulty } from "../../support/faulty.ts";
+import { createClockedService, createFaultyStorage, type Faulty } from "../../support/faulty.ts";
 
 const MIB = 1024 * 1024;
 const STATE_CHARS = 1.5 * MIB;
@@ -38,9 +38,9 @@ interface SendOptions {
 /** Creates a service with one thread of `states` large states. */
 async function createWorld({ states = 1, isOpen = false, http = {} as HttpOptions } = {}): Promise<World> {
   const clock = testClock();
-  const { storage, calls } = faulty();
+  const { storage, calls } = createFaultyStorage();
   const authenticate = ({ headers }: { readonly headers: Headers }): string => headers.get("x-user") ?? "";
-  const at = await clockedService(clock, {
+  const at = await createClockedService(clock, {
     storage,
     environment: clock,
     agents: { echo: ({ input }) => input as object, slow: () => ({ data: "x".repeat(STATE_CHARS) }) },
@@ -247,7 +247,7 @@ describe("the byte budget of large responses", () => {
 
   it("refuses invalid options", () => {
     const problems = (large_bodies: object): Promise<unknown> =>
-      clockedService(testClock(), { agents: { echo: () => "" }, http: { large_bodies } });
+      createClockedService(testClock(), { agents: { echo: () => "" }, http: { large_bodies } });
     return Promise.all([
       assert.rejects(problems({ caller_share: 2 }), /http\.large_bodies\.caller_share.*above 0, at most 1/),
       assert.rejects(problems({ budget_bytes: 10 }), /http\.large_bodies\.budget_bytes/),

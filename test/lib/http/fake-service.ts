@@ -21,7 +21,7 @@ import type { Scope } from "../../../lib/storage/mod.ts";
 import { NO_FILTER } from "../../../lib/storage/visibility.ts";
 import { createReader } from "../../../lib/streams/log.ts";
 import { assertCode } from "../../support/error-codes.ts";
-import { idleGuards } from "../../support/guards.ts";
+import { createIdleGuards } from "../../support/guards.ts";
 
 export const THREAD = "11111111-1111-4111-8111-111111111111";
 export const RUN = "22222222-2222-4222-8222-222222222222";
@@ -249,7 +249,7 @@ export function fake(options: FakeOptions = {}): Fake {
     protocol,
   } as unknown as InternalResources;
   const bind: ServiceInternals["authorizeRequest"] = (caller) => {
-    const guards = idleGuards(environment);
+    const guards = createIdleGuards(environment);
     const binding = createRequestAuthorizer({ access, scope: { deployment: "default" }, environment, guards }, caller);
     return { guardResponse: binding.guardResponse, resources: createRequestResources(directories, binding) };
   };

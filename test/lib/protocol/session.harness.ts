@@ -8,7 +8,7 @@ import type { AuthorizedThreadStream } from "../../../lib/protocol/authorization
 import type { EventFilter } from "../../../lib/protocol/mod.ts";
 import { createSocketSession, type SocketSession, type SocketSessionOptions } from "../../../lib/protocol/session.ts";
 import type { Visibility } from "../../../lib/storage/visibility.ts";
-import { idleGuards } from "../../support/guards.ts";
+import { createIdleGuards } from "../../support/guards.ts";
 import { until } from "../../support/until.ts";
 import { MemoryEvents } from "./protocol.harness.ts";
 
@@ -72,7 +72,7 @@ export function world({ again, ...options }: WorldOptions = {}, command?: Author
     },
     log: (record: unknown) => void log.push(record),
   };
-  const guards = idleGuards(environment);
+  const guards = createIdleGuards(environment);
   const session = createSocketSession({
     ...{ environment, thread, socket, thread_id: THREAD, max_bytes: 1_000, ids: {} },
     sendBudget: createTickBudget(environment, 64),

@@ -3,7 +3,7 @@ import { after, before, describe, it } from "node:test";
 import { createService, fromFunctions } from "../../../lib/mod.ts";
 import type { RunOrigin } from "../../../lib/runs/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
-import { advanceUntil, faulty } from "../../support/faulty.ts";
+import { advanceUntil, createFaultyStorage } from "../../support/faulty.ts";
 
 // Timers of the service keep no process alive, and some tests wait for nothing else.
 let alive: ReturnType<typeof setInterval>;
@@ -150,7 +150,7 @@ describe("a batch of runs", () => {
   });
 
   it("is created completely or not at all", async () => {
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     let created = 0;
     faults.createRuns = (call) => {
       created++;
@@ -171,7 +171,7 @@ describe("a batch of runs", () => {
   });
 
   it("leaves no run if the store fails", async () => {
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     await using kit = await testService({ storage, agents, worker: { concurrency: 2 } });
     const { runs } = kit.service;
     const failure = new Error("the disk is full");
@@ -188,7 +188,7 @@ describe("a batch of runs", () => {
   });
 
   it("uses the current state of an assistant that changes during the creation", async () => {
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     await using kit = await testService({ storage, agents });
     const { assistants, runs } = kit.service;
     const { assistant_id } = await assistants.create({ graph_id: "ok", metadata: { v: 1 } });
@@ -223,7 +223,7 @@ describe("a batch of runs", () => {
 
 describe("a run whose assistant changes during the creation", () => {
   it("uses its current state, and is created once", async () => {
-    const shared = faulty();
+    const shared = createFaultyStorage();
     const executor = fromFunctions(agents);
     const service = await createService({ storage: shared.storage, executor, environment: { log: () => {} } });
     const { assistant_id } = await service.assistants.create({ graph_id: "ok", metadata: { v: 1 } });
@@ -246,7 +246,7 @@ describe("a store that fails after it has created a run", () => {
   };
 
   it("does not fail the call, and the run executes once", async () => {
-    const store = faulty();
+    const store = createFaultyStorage();
     let executions = 0;
     const once = {
       ok: async () => {
@@ -275,7 +275,7 @@ describe("a store that fails after it has created a run", () => {
   });
 
   it("fails the call for a run that was not created", async () => {
-    const store = faulty();
+    const store = createFaultyStorage();
     await using kit = await testService({ agents, storage: store.storage });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -287,7 +287,7 @@ describe("a store that fails after it has created a run", () => {
   });
 
   it("does not fail the call if the run cannot be read at once", async () => {
-    const store = faulty();
+    const store = createFaultyStorage();
     await using kit = await testService({ agents, storage: store.storage });
     const { runs } = kit.service;
     store.faults.getRun = async () => {

@@ -5,7 +5,7 @@ import type { GraphState } from "../../../lib/executor/contract.ts";
 import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import { combine, createService, type Executor, type Frame, fromFunctions, type JsonObject } from "../../../lib/mod.ts";
 import { testService } from "../../suite/kit.ts";
-import { faulty } from "../../support/faulty.ts";
+import { createFaultyStorage } from "../../support/faulty.ts";
 import { until } from "../webhooks/webhooks.harness.ts";
 
 // Timers of the service keep no process alive, and some tests wait for nothing else.
@@ -232,7 +232,7 @@ describe("a service that stops", () => {
 describe("a join of a stream", () => {
   it("that has ended always ends, for every position", async () => {
     const storage = nodeSqlite(":memory:");
-    const sharedStorage = faulty(storage).share().storage;
+    const sharedStorage = createFaultyStorage(storage).share().storage;
     const executor = fromFunctions({
       ok: async () => "ok",
       broken: async () => {

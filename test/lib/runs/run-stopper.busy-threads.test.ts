@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { StoredCheckpoint } from "../../../lib/executor/contract.ts";
 import { testService } from "../../suite/kit.ts";
-import { faulty } from "../../support/faulty.ts";
+import { createFaultyStorage } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 import { ask, assertGone, contents, notFound, result, talker } from "./run-stopper.harness.ts";
 
@@ -81,7 +81,7 @@ describe("a run on a busy thread", () => {
 
   it("is never shown with an empty state or that of a rolled-back run", async () => {
     const agent = talker();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     await using kit = await testService({ storage, agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();

@@ -4,7 +4,7 @@ import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { createService, fromFunctions, type Json, type JsonObject, type RunCreate } from "../../../lib/mod.ts";
 import type { Storage } from "../../../lib/storage/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
-import { advanceUntil, faulty, kill } from "../../support/faulty.ts";
+import { advanceUntil, createFaultyStorage, kill } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 import { ask, assertGone, contents, notFound, talker } from "./run-stopper.harness.ts";
 
@@ -116,7 +116,7 @@ describe("a cancel of a run", () => {
   });
 
   it("of many runs stops a limited number at a time", async () => {
-    const database = faulty();
+    const database = createFaultyStorage();
     await using kit = await testService({ storage: database.storage, agents: { talk: () => "done" } });
     const { runs, threads } = kit.service;
     for (const action of ["interrupt", "rollback"] as const) {
@@ -164,7 +164,7 @@ describe("a cancel of a run", () => {
 
   it("by a disconnected reader is stored before the signal aborts", async () => {
     const agent = talker();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     await using kit = await testService({ storage, agents: { talk: agent.talk } });
     const { runs } = kit.service;
     const order: string[] = [];
@@ -184,7 +184,7 @@ describe("a cancel of a run", () => {
   it("of a run with a dead worker ends it after its lease", async () => {
     const clock = testClock();
     const agent = talker();
-    const dead = faulty();
+    const dead = createFaultyStorage();
     const executor = fromFunctions({ talk: agent.talk });
     const environment = { ...clock, log: () => {} };
     const first = await createService({ storage: dead.storage, executor, environment });
@@ -213,7 +213,7 @@ describe("a cancel of a run", () => {
   it("reaches a worker in another process, and waits for it", async () => {
     const clock = testClock();
     const agent = talker();
-    const shared = faulty();
+    const shared = createFaultyStorage();
     const executor = fromFunctions({ talk: agent.talk });
     const environment = { ...clock, log: () => {} };
     const first = await createService({ storage: shared.share().storage, executor, environment });
@@ -317,7 +317,7 @@ describe("a cancel of all runs of a status", () => {
   });
 
   it("does not report a run as not created if the service stops before its store responds", async () => {
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const answer = Promise.withResolvers<void>();
     const createSent = Promise.withResolvers<void>();
     faults.createRun = async (call) => {

@@ -5,7 +5,7 @@ import type { AuthEvent, AuthHandlers, AuthValues } from "../../../lib/auth/even
 import { OPERATIONS, OPERATIONS_WITHOUT_HANDLERS, ROUTE_OPERATIONS } from "../../../lib/service/operations.ts";
 import { serviceInternals } from "../../../lib/service.ts";
 import { type TestService, testService } from "../../suite/kit.ts";
-import { userNamed } from "../../support/users.ts";
+import { createUser } from "../../support/users.ts";
 import { CALLS, type ResourceIds } from "../auth/authorized-calls.ts";
 
 /** Lists the calls of resources, as `threads.copy`. */
@@ -27,7 +27,7 @@ const INTERNAL: readonly string[] = [
   ...["webhooks.counters", "webhooks.stop"],
 ];
 
-const user = { ...userNamed("ann"), permissions: [] };
+const user = { ...createUser("ann"), permissions: [] };
 
 /** The members that AuthValues gives each event. The compiler compares both. */
 const MEMBERS: { readonly [Event in AuthEvent]: Readonly<Record<keyof AuthValues[Event], true>> } = {

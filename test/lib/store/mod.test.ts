@@ -9,7 +9,7 @@ import type { Filter } from "../../../lib/storage/visibility.ts";
 import { createStore, type Store } from "../../../lib/store/mod.ts";
 import { parseFilter } from "../../../lib/store/validation.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../../suite/kit.ts";
-import { faulty } from "../../support/faulty.ts";
+import { createFaultyStorage } from "../../support/faulty.ts";
 
 const MINUTE = 60_000;
 const agents = { idle: async () => ({}) };
@@ -231,7 +231,7 @@ describe("the time to live of store items", () => {
 
   it("ends in the database soon after", async () => {
     const environment = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     let sweeps = 0;
     faults.deleteExpired = (call, [, terms]) => {
       if ((terms as RetentionLimits).items_expired_by === undefined) return call();

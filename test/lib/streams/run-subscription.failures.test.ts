@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { type Executor, type Frame, fromFunctions, type Service } from "../../../lib/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 import { keepAlive } from "../../support/alive.ts";
-import { advanceUntil, collect, type Faulty, faulty } from "../../support/faulty.ts";
+import { advanceUntil, collect, createFaultyStorage, type Faulty } from "../../support/faulty.ts";
 import { ask, counter, executing, processes } from "./run-subscription.harness.ts";
 
 keepAlive();
@@ -157,7 +157,7 @@ describe("a store that fails during the read of a run's result", () => {
 
 describe("a store that fails during a graph's read of a state", () => {
   it("is reported as such, and not as an error of the graph", async () => {
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const executor = fromFunctions({ ok: async () => ({ ok: true }) });
     const wrong = new Error("the graph's own");
     const listing: Executor = {

@@ -1,7 +1,7 @@
 import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import { createService, type Executor, type RunCreate, type Service } from "../../../lib/mod.ts";
 import { testClock } from "../../suite/kit.ts";
-import { advanceUntil, collect, type Faulty, faulty } from "../../support/faulty.ts";
+import { advanceUntil, collect, createFaultyStorage, type Faulty } from "../../support/faulty.ts";
 
 export const ask = (runFields: Partial<RunCreate> = {}): RunCreate => ({
   assistant_id: "count",
@@ -49,7 +49,7 @@ export async function processes(
   executor: Executor,
   ...concurrency: readonly number[]
 ): Promise<{ readonly services: Service[]; readonly stores: Faulty[]; readonly stop: () => Promise<void> }> {
-  const shared = faulty();
+  const shared = createFaultyStorage();
   const stores = concurrency.map(() => shared.share());
   const services: Service[] = [];
   for (const [i, { storage }] of stores.entries()) {

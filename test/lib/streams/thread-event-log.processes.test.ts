@@ -2,20 +2,20 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createHandler } from "../../../lib/http/handler.ts";
-import { ALL, assertRising, outline, reading, readStoredEvents } from "../../support/event-reading.ts";
-import { processes } from "../../support/shared-database.ts";
+import { ALL, assertRising, formatOutline, readStoredEvents, startReading } from "../../support/event-reading.ts";
+import { startProcesses } from "../../support/shared-database.ts";
 
 describe("the events of a run in another process", () => {
   for (const mode of ["normal", "lost"] as const) {
     it(`arrive during its execution, each once and in order (signals: ${mode})`, async () => {
-      const p = await processes({ concurrency: [0, 1], mode });
+      const p = await startProcesses({ concurrency: [0, 1], mode });
       const [reads] = p.services as [(typeof p.services)[0]];
       const thread_id = crypto.randomUUID();
       const params = { assistant_id: "count", input: {} };
       // No reader has opened the thread when the other process claims the run.
       void reads.threads.command(thread_id, { id: 1, method: "run.start", params });
       await p.until(() => p.happened.length === 1);
-      const live = reading(reads, thread_id);
+      const live = startReading(reads, thread_id);
       const countCustomEvents = (): number => live.events.filter(({ method }) => method === "custom").length;
       await p.until(() => live.events.length > 0);
       const late: number[] = [];
@@ -25,9 +25,9 @@ describe("the events of a run in another process", () => {
       }
       if (mode === "normal") assert.ok(Math.max(...late) <= 100, `${late.join()} ms on the test's clock`);
       p.say("end");
-      await p.until(() => outline(live.events).includes("completed"));
+      await p.until(() => formatOutline(live.events).includes("completed"));
       assertRising(live.events);
-      assert.deepEqual(outline(live.events), ["running", "completed"]);
+      assert.deepEqual(formatOutline(live.events), ["running", "completed"]);
       assert.deepEqual(await readStoredEvents(reads, thread_id, ALL), live.events);
       await live.close();
       await p.stop();
@@ -36,7 +36,7 @@ describe("the events of a run in another process", () => {
 
   it("are all recorded for runs that are created after the response to a stream", async () => {
     // Storing that the thread has a reader takes longer than a claim.
-    const p = await processes({
+    const p = await startProcesses({
       concurrency: [0, 1],
       storage: (storage) => ({
         ...storage,
@@ -60,8 +60,8 @@ describe("the events of a run in another process", () => {
     await p.until(() => p.happened.length === 1);
     p.say(3);
     p.say("end");
-    const live = reading(reads, thread_id);
-    await p.until(() => outline(live.events).includes("completed"));
+    const live = startReading(reads, thread_id);
+    await p.until(() => formatOutline(live.events).includes("completed"));
     const counts = (await readStoredEvents(reads, thread_id, ALL)).filter(({ method }) => method === "custom");
     assert.equal(counts.length, 3);
     await response?.body?.cancel();

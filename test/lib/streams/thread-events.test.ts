@@ -8,17 +8,17 @@ import { testClock, testService } from "../../suite/kit.ts";
 import {
   ALL,
   assertRising,
+  createTokenEvent,
   finalState,
+  formatOutline,
   getSeqs,
   getTokenNumbers,
   isRootEnd,
-  outline,
-  reading,
   readStoredEvents,
+  startReading,
   subscribe,
-  token,
 } from "../../support/event-reading.ts";
-import { faulty } from "../../support/faulty.ts";
+import { createFaultyStorage } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
 const talker: AgentFunction = async function* () {
@@ -46,7 +46,7 @@ function teller(count: number, padding: number, gate?: (n: number) => Promise<vo
     execute: recordStates(async function* (job) {
       for (let n = 1; n <= count && job.events === "all"; n++) {
         await gate?.(n);
-        yield token(n, padding);
+        yield createTokenEvent(n, padding);
       }
       yield finalState;
     }),
@@ -56,7 +56,7 @@ function teller(count: number, padding: number, gate?: (n: number) => Promise<vo
 /** A thread whose runs record all methods, and a first reader of it. */
 async function opened(service: Service) {
   const { thread_id } = await service.threads.create();
-  const live = reading(service, thread_id);
+  const live = startReading(service, thread_id);
   await recorded(service, thread_id);
   return { thread_id, live };
 }
@@ -77,7 +77,7 @@ describe("the events of a thread", () => {
     await live.ends(2);
     const { events } = live;
     assertRising(events);
-    assert.deepEqual(outline(events), ["running", "completed", "running", "completed"]);
+    assert.deepEqual(formatOutline(events), ["running", "completed", "running", "completed"]);
     const methods = events.map(({ method }) => method);
     assert.equal(methods.filter((method) => method === "messages").length, 12, methods.join());
     assert.ok(
@@ -88,7 +88,7 @@ describe("the events of a thread", () => {
     for (const since of [0, ...getSeqs(events)]) {
       const laterEvents = events.filter(({ seq }) => seq > since);
       assert.deepEqual(await readStoredEvents(service, thread_id, { ...ALL, since }), laterEvents);
-      const reader = reading(service, thread_id, { ...ALL, since });
+      const reader = startReading(service, thread_id, { ...ALL, since });
       await until(() => reader.events.length >= laterEvents.length);
       await reader.close();
       assert.deepEqual(reader.events, laterEvents);
@@ -101,7 +101,7 @@ describe("the events of a thread", () => {
     const { service } = kit;
     const { thread_id, live } = await opened(service);
     const filter = { channels: ["messages", "lifecycle"], namespaces: [[]], depth: 0 };
-    const some = reading(service, thread_id, filter);
+    const some = startReading(service, thread_id, filter);
     await finished(service, thread_id, ask("talker"));
     await Promise.all([live.ends(), some.ends()]);
     const matchingEvents = live.events.filter(
@@ -243,7 +243,7 @@ describe("the events of a thread", () => {
     await live.ends();
     const filter = { channels: ["values", "lifecycle"], since: 1 };
     const storedEvents = await readStoredEvents(service, thread_id, filter);
-    const late = reading(service, thread_id, filter);
+    const late = startReading(service, thread_id, filter);
     await late.ends();
     assert.deepEqual(late.events, storedEvents);
     await late.close();
@@ -251,7 +251,7 @@ describe("the events of a thread", () => {
   });
 
   it("are read once for readers that open together, large values too, and other work proceeds", async () => {
-    const { storage, calls } = faulty();
+    const { storage, calls } = createFaultyStorage();
     await using kit = await testService({ storage, executor: fromFunctions({ big }) });
     const { service } = kit;
     const { thread_id, live } = await opened(service);
@@ -285,7 +285,7 @@ describe("the events of a thread", () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
     const thread_id = crypto.randomUUID();
-    const early = reading(service, thread_id);
+    const early = startReading(service, thread_id);
     const answer = await service.threads.command(thread_id, {
       id: 1,
       method: "run.start",
@@ -293,7 +293,7 @@ describe("the events of a thread", () => {
     });
     assert.equal(answer.type, "success");
     await early.ends();
-    assert.deepEqual(outline(early.events), ["running", "completed"]);
+    assert.deepEqual(formatOutline(early.events), ["running", "completed"]);
     assert.ok(early.events.some(({ method }) => method === "messages"));
     assert.deepEqual(await readStoredEvents(service, thread_id), early.events);
     await early.close();
@@ -322,8 +322,8 @@ describe("the events of a thread", () => {
     await using kit = await testService({ executor: fromFunctions({ noter }) });
     const { service } = kit;
     const { thread_id } = await service.threads.create();
-    const all = reading(service, thread_id, { channels: ["custom", "lifecycle"] });
-    const notes = reading(service, thread_id, { channels: ["custom:notes", "lifecycle"] });
+    const all = startReading(service, thread_id, { channels: ["custom", "lifecycle"] });
+    const notes = startReading(service, thread_id, { channels: ["custom:notes", "lifecycle"] });
     const params = { assistant_id: "noter", input: {} };
     await service.threads.command(thread_id, { id: 1, method: "run.start", params });
     await Promise.all([all.ends(), notes.ends()]);
@@ -366,8 +366,8 @@ describe("the events of a thread", () => {
     const { service } = kit;
     const thread_id = crypto.randomUUID();
     const [ann, bob] = ["ann", "bob"].map((equals) => ({ filter: [{ key: "owner", equals }] }));
-    const mine = reading(service, thread_id, ALL, ann);
-    const foreign = reading(service, thread_id, ALL, bob);
+    const mine = startReading(service, thread_id, ALL, ann);
+    const foreign = startReading(service, thread_id, ALL, bob);
     await service.threads.create({ thread_id, metadata: { owner: "ann" } });
     await finished(service, thread_id, ask("talker"));
     await mine.ends();
@@ -395,7 +395,7 @@ describe("the events of a thread", () => {
     const ann = { filter: [{ key: "owner", equals: "ann" }] };
     const started = async () => {
       const { thread_id } = await service.threads.create({ metadata: { owner: "ann" } });
-      const readers = [reading(service, thread_id, ALL, ann), reading(service, thread_id)] as const;
+      const readers = [startReading(service, thread_id, ALL, ann), startReading(service, thread_id)] as const;
       await service.runs.create(thread_id, ask("waiting"));
       await until(() => clock.advance(50).then(() => readers.every(({ events }) => events.length > 4)));
       return { thread_id, readers };
@@ -406,7 +406,7 @@ describe("the events of a thread", () => {
     for (const { events, ended } of deleted.readers) {
       await until(() => clock.advance(50).then(ended), "the reader of the deleted thread ends");
       assertRising(events);
-      assert.deepEqual(outline(events), ["running", "interrupted"]);
+      assert.deepEqual(formatOutline(events), ["running", "interrupted"]);
     }
 
     const { thread_id, readers } = await started();
@@ -416,11 +416,11 @@ describe("the events of a thread", () => {
     const before = hers.events.length;
     gate.resolve();
     await until(() => clock.advance(50).then(hers.ended), "the reader of the hidden thread ends");
-    assert.deepEqual(outline(hers.events.slice(before)), ["interrupted"]);
+    assert.deepEqual(formatOutline(hers.events.slice(before)), ["interrupted"]);
     assert.equal(hers.events.length, before + 1);
     last.resolve();
     await until(() => clock.advance(50).then(() => all.events.some(isRootEnd)));
-    assert.deepEqual(outline(all.events), ["running", "completed"]);
+    assert.deepEqual(formatOutline(all.events), ["running", "completed"]);
     const end = hers.events.at(-1);
     assert.ok(!all.events.some(({ event_id }) => event_id === end?.event_id), `${end?.event_id} is another event`);
     await all.close();
@@ -436,11 +436,11 @@ describe("the events of a thread", () => {
     await service.threads.delete(thread_id);
     await until(live.ended, "the reader of the deleted thread ends");
     // A client that does not know of the deletion continues at its position.
-    const again = reading(service, thread_id, { ...ALL, since });
+    const again = startReading(service, thread_id, { ...ALL, since });
     const params = { assistant_id: "talker", input: {} };
     await service.threads.command(thread_id, { id: 1, method: "run.start", params });
     await again.ends();
-    assert.deepEqual(outline(again.events), ["running", "completed"]);
+    assert.deepEqual(formatOutline(again.events), ["running", "completed"]);
     assertRising([...live.events, ...again.events]);
     const ids = new Set(live.events.map(({ event_id }) => event_id));
     assert.deepEqual(
@@ -454,7 +454,7 @@ describe("the events of a thread", () => {
   it("are all recorded for a run that creates the thread of a waiting reader", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const thread_id = crypto.randomUUID();
-    const early = reading(kit.service, thread_id);
+    const early = startReading(kit.service, thread_id);
     await finished(kit.service, thread_id, ask("talker", { if_not_exists: "create" }));
     await early.ends();
     assert.ok(early.events.some(({ method }) => method === "messages"));
@@ -462,7 +462,7 @@ describe("the events of a thread", () => {
   });
 
   it("are not recorded for stateless runs and excluded threads", async () => {
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const recordedEvents: unknown[] = [];
     for (const verb of ["saveProgress", "finishRun"] as const) {
       faults[verb] = (call, [, , progress]) => {

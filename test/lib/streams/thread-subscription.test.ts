@@ -4,7 +4,7 @@ import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../../lib/mod.ts";
 import type { ThreadPosition } from "../../../lib/streams/thread-subscription.ts";
 import { testClock, testService } from "../../suite/kit.ts";
-import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
+import { advanceUntil, collect, createClockedService, createFaultyStorage } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
 // Timers of the service keep no process alive, and some tests wait for nothing else.
@@ -51,7 +51,7 @@ async function twoProcesses(executor: Executor): Promise<{
   readonly stop: () => Promise<void>;
 }> {
   const clock = testClock();
-  const shared = faulty();
+  const shared = createFaultyStorage();
   const environment = { ...clock, log: () => {} };
   const start = (concurrency: number): Promise<Service> =>
     createService({ storage: shared.share().storage, executor, worker: { concurrency }, environment });
@@ -165,7 +165,7 @@ describe("a thread stream", () => {
   it("continues at the position of its reader after the run there was deleted", async () => {
     const { executor } = shower();
     const clock = testClock();
-    await using kit = await clockedService(clock, { executor });
+    await using kit = await createClockedService(clock, { executor });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const live = collect(await threads.stream(thread_id));

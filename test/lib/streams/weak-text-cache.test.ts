@@ -12,7 +12,7 @@ import { ChangeNotifier, createReader, type Reader } from "../../../lib/streams/
 import { createStreamGuards } from "../../../lib/streams/stream-guard.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 import { subscribe } from "../../support/event-reading.ts";
-import { faulty } from "../../support/faulty.ts";
+import { createFaultyStorage } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
 const READERS = 40;
@@ -24,7 +24,7 @@ async function ticks(): Promise<void> {
 
 describe("many readers", () => {
   it("of an absent thread leave without a read, and share the reads of a change", async () => {
-    const database = faulty();
+    const database = createFaultyStorage();
     const clock = testClock();
     const kit = await testService({
       storage: database.storage,
@@ -60,7 +60,7 @@ describe("many readers", () => {
   });
 
   it("share one copy of each large event, whether its text is stored or read from its state", async () => {
-    const database = faulty();
+    const database = createFaultyStorage();
     await using kit = await testService({
       storage: database.storage,
       executor: fromFunctions({ large: () => "m".repeat(5_000_000) }),
@@ -93,7 +93,7 @@ describe("many readers", () => {
   });
 
   it("of a large ended run share its log", async () => {
-    const database = faulty();
+    const database = createFaultyStorage();
     await using kit = await testService({
       storage: database.storage,
       executor: fromFunctions({ large: () => "m".repeat(5_000_000) }),

@@ -18,8 +18,8 @@ import {
 import type { Storage } from "../../../lib/storage/types.ts";
 import { compileExtract } from "../../../lib/threads/thread.ts";
 import { type TestClock, type TestService, testClock, testIds, testService } from "../../suite/kit.ts";
-import { advanceUntil, clockedService } from "../../support/faulty.ts";
-import { userNamed } from "../../support/users.ts";
+import { advanceUntil, createClockedService } from "../../support/faulty.ts";
+import { createUser } from "../../support/users.ts";
 
 // Timers of the service keep no process alive, and some tests wait for nothing else.
 let alive: ReturnType<typeof setInterval>;
@@ -308,7 +308,7 @@ describe("concurrent state updates", () => {
     const { threads } = host.service;
     const { thread_id } = await threads.create({ metadata: { graph_id: "echo", owner: "ann" } });
     await threads.updateState(thread_id, { values: { a: 1 } });
-    const [ann, bob] = [host.service.as({ user: userNamed("ann") }), host.service.as({ user: userNamed("bob") })];
+    const [ann, bob] = [host.service.as({ user: createUser("ann") }), host.service.as({ user: createUser("bob") })];
     const absent = refusal("not_found", /not found/);
     await assert.rejects(bob.threads.updateState(thread_id, { values: { a: 2 } }), absent);
     await assert.rejects(bob.threads.patchState(thread_id, { b: 1 }), absent);
@@ -328,7 +328,7 @@ describe("threads with a time to live", () => {
     executor: Executor = echo,
   ): Promise<{ clock: TestClock; host: TestService }> => {
     const clock = testClock();
-    return { clock, host: await clockedService(clock, { executor, checkpointer }) };
+    return { clock, host: await createClockedService(clock, { executor, checkpointer }) };
   };
   const absent = async (at: TestService, thread_id: string): Promise<boolean> =>
     (await at.service.threads.search({ ids: [thread_id] })).items.length === 0;

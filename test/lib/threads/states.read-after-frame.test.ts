@@ -5,7 +5,7 @@ import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../../lib/mod.ts";
 import { findMissingTexts, readBackAgents, readExpectedTexts } from "../../e2e/read-after-frame-agents.ts";
 import { testClock, testService } from "../../suite/kit.ts";
-import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
+import { advanceUntil, collect, createClockedService, createFaultyStorage } from "../../support/faulty.ts";
 import { createHub } from "../../support/shared-database.ts";
 
 // Timers of services keep no process alive.
@@ -90,7 +90,7 @@ for (const assistant_id of ["graph", "nested", "steps"]) {
 describe("a process that reads a run of another one", () => {
   for (const assistant_id of ["graph", "nested", "steps"]) {
     it(`is never behind a frame that it has emitted: ${assistant_id}`, async () => {
-      const database = faulty();
+      const database = createFaultyStorage();
       const hub = createHub("normal", (ms, fn) => setTimeout(fn, ms));
       const shared = { single_process: false, multi_process: true, signals: hub, becomeWorker: async () => true };
       const open = (concurrency: number): Promise<Service> =>
@@ -158,14 +158,14 @@ describe("a read of a thread during its run", () => {
 
   it("returns the stored state while the store takes no writes", async () => {
     const clock = testClock();
-    const database = faulty();
+    const database = createFaultyStorage();
     const go = Promise.withResolvers<void>();
     const stored = Promise.withResolvers<void>();
     database.faults.saveProgress = async (call) => {
       await stored.promise;
       return await call();
     };
-    await using kit = await clockedService(clock, { storage: database.storage, executor: telling([go.promise]) });
+    await using kit = await createClockedService(clock, { storage: database.storage, executor: telling([go.promise]) });
     const { thread_id } = await kit.service.threads.create();
     const read = collect((await kit.service.runs.stream(thread_id, ask)).frames);
     await advanceUntil(clock, () => read.list.length === 3, 1);
@@ -194,8 +194,8 @@ describe("a read of a thread during its run", () => {
 
   it("stops waiting for a run that is rolled back", async () => {
     const clock = testClock();
-    const database = faulty();
-    await using kit = await clockedService(clock, {
+    const database = createFaultyStorage();
+    await using kit = await createClockedService(clock, {
       storage: database.storage,
       executor: telling([new Promise(() => {})]),
     });
@@ -216,7 +216,7 @@ describe("a read of a thread during its run", () => {
   it("returns values whose state does not follow after the executor has settled", async () => {
     const clock = testClock();
     const go = Promise.withResolvers<void>();
-    await using kit = await clockedService(clock, { executor: telling([undefined, go.promise]) });
+    await using kit = await createClockedService(clock, { executor: telling([undefined, go.promise]) });
     const { thread_id } = await kit.service.threads.create();
     const read = collect((await kit.service.runs.stream(thread_id, ask)).frames);
     await advanceUntil(clock, () => read.list.length === 4, 1);

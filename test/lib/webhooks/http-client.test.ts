@@ -8,7 +8,7 @@ import { describe, it } from "node:test";
 import { pathToFileURL } from "node:url";
 import { type OutboundRequest, SendError, type SendRequest } from "../../../lib/webhooks/http-client.ts";
 import { createSystemTransport } from "../../../lib/webhooks/system-transport.ts";
-import { root, start, temporaryFolder } from "../../support/programs.ts";
+import { createTemporaryFolder, root, start } from "../../support/programs.ts";
 
 const never = new AbortController().signal;
 
@@ -126,7 +126,7 @@ describe("sendHttpRequest", () => {
       response.end();
     });
     await using receiver = await receiving((_request, response) => void response.writeHead(201).end());
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const program = join(folder.path, "send.ts");
     const source = pathToFileURL(join(root, "lib/webhooks/system-transport.ts")).href;
     const request = JSON.stringify(aRequest(receiver.port));

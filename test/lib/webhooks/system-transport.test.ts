@@ -13,7 +13,7 @@ import { createUrlPolicy, type WebhookUrlOptions } from "../../../lib/webhooks/p
 import { createWebhookSender } from "../../../lib/webhooks/sender.ts";
 import { createSystemTransport } from "../../../lib/webhooks/system-transport.ts";
 import { type TestService, testService } from "../../suite/kit.ts";
-import { anAssistant, finish, here, stateless } from "../../suite/storage/material.ts";
+import { createAssistant, finish, here, stateless } from "../../suite/storage/material.ts";
 import { until } from "../../support/until.ts";
 import { ANSWERS, PRIVATE_NAMES, PRIVATE_V4, PRIVATE_V6, SHAPES, spellings, ZONES } from "./ssrf-forms.ts";
 
@@ -148,7 +148,7 @@ describe("a webhook to a private address", () => {
     const { transport, connections } = await outgoing(async () => ["127.0.0.1", "::1"]);
     const storage = nodeSqlite(":memory:");
     await storage.migrate();
-    const assistant = await anAssistant(storage);
+    const assistant = await createAssistant(storage);
     // Not every storage takes U+0000.
     const urls = forms(target.port).filter((url) => !url.includes("\0"));
     for (const [i, url] of urls.entries()) {

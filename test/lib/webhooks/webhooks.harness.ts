@@ -15,7 +15,7 @@ import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../..
 import { createUrlPolicy } from "../../../lib/webhooks/policy.ts";
 import { createWebhookSender, type WebhookSender, type Webhooks } from "../../../lib/webhooks/sender.ts";
 import type { OutboundRequest, OutboundResponse, ResolveHost } from "../../../lib/webhooks/system-transport.ts";
-import { anAssistant, findDelivery, finish, here, stateless } from "../../suite/storage/material.ts";
+import { createAssistant, findDelivery, finish, here, stateless } from "../../suite/storage/material.ts";
 import { until } from "../../support/until.ts";
 
 export { until };
@@ -71,7 +71,7 @@ export async function ticks(): Promise<void> {
 export async function world(options: WorldOptions = {}): Promise<World> {
   const storage = nodeSqlite(":memory:");
   await storage.migrate();
-  const assistant = await anAssistant(storage);
+  const assistant = await createAssistant(storage);
   let time = Date.UTC(2026, 0, 1);
   const timers = new Set<{ at: number; fn: () => void }>();
   const log: LogRecord[] = [];

@@ -5,13 +5,13 @@ import type { MultitaskStrategy } from "../../../lib/storage/mod.ts";
 import { GRAPHS, type Script, type Step } from "../agent.ts";
 import type { RunNote } from "../oracle/notes.ts";
 import type { Fault } from "../plan.ts";
-import { webhookFor } from "../platform/receiver.ts";
+import { createWebhookUrl } from "../platform/receiver.ts";
 import { Reader } from "../stream.ts";
 import type { Caller, Removal, RequestedRun, Unwilling } from "./caller.ts";
 import { awaitResult, follow } from "./follow.ts";
 import { cancelRun } from "./stop.ts";
 
-function scriptFor(caller: Caller): Script {
+function createScript(caller: Caller): Script {
   const { plan } = caller.world;
   const { dice } = caller;
   const has = (fault: Fault, share: number): boolean => plan.faults.has(fault) && dice.chance(share);
@@ -37,7 +37,7 @@ export function planRun(
   keyed: boolean = caller.dice.chance(0.75),
 ): RequestedRun {
   const { dice } = caller;
-  const script = scriptFor(caller);
+  const script = createScript(caller);
   const json = script as unknown as JsonObject;
   const { plan } = caller.world;
   const strategy: MultitaskStrategy = dice.chance(plan.conflict)
@@ -57,7 +57,7 @@ export function planRun(
     ...(dice.chance(0.2) ? { on_disconnect: "cancel" } : {}),
     ...(dice.chance(0.3) ? { durability: dice.pick(["sync", "exit"] as const) } : {}),
     ...(thread_id === null && dice.chance(0.3) ? { on_completion: "keep" } : {}),
-    ...(dice.chance(plan.hooks.share) ? { webhook: webhookFor(dice, script.tag) } : {}),
+    ...(dice.chance(plan.hooks.share) ? { webhook: createWebhookUrl(dice, script.tag) } : {}),
     ...(dice.chance(plan.feedback) ? { feedback_keys: dice.pick([["score"], ["score", "note", "score"]]) } : {}),
   };
   const route = thread_id === null ? "/runs" : `/threads/${thread_id}/runs`;
@@ -87,7 +87,7 @@ export async function create(caller: Caller): Promise<void> {
 }
 
 /** Returns a function that is true for runs that the create may have removed; null if it removes none. */
-function removesOthers({ thread_id, request }: RequestedRun): ((run: RunNote) => boolean) | null {
+function findRemovals({ thread_id, request }: RequestedRun): ((run: RunNote) => boolean) | null {
   if (request.multitask_strategy !== "rollback" || thread_id === null) return null;
   return (run) => run.thread.thread_id === thread_id;
 }
@@ -100,7 +100,7 @@ export async function submit(
   const { tag, thread_id, request, origin } = requestedRun;
   const what = `${kind} ${tag} ${request.multitask_strategy} ${thread_id === null ? "stateless" : ""}`;
   caller.world.note(`${caller.name} ${what}`);
-  const covers = removesOthers(requestedRun);
+  const covers = findRemovals(requestedRun);
   const removal: Removal | null = covers && { covers };
   if (removal) caller.removals.add(removal);
   const noteError = (error: Unwilling): void => {
@@ -110,7 +110,7 @@ export async function submit(
   const repeat = origin.idempotency !== undefined;
   if (kind === "create") {
     const run = await caller.ask(what, (service) => service.runs.create(thread_id, request, origin), repeat, noteError);
-    if (run) acknowledged(caller, requestedRun, run.run_id);
+    if (run) noteAcknowledged(caller, requestedRun, run.run_id);
   } else if (kind === "stream") {
     const stream = await caller.ask(
       what,
@@ -119,7 +119,7 @@ export async function submit(
       noteError,
     );
     if (stream) {
-      acknowledged(caller, requestedRun, stream.run.run_id);
+      noteAcknowledged(caller, requestedRun, stream.run.run_id);
       const reader = new Reader(caller.world, `${caller.name} of ${tag}`, stream.run.run_id);
       follow(caller, reader, stream.run, stream.frames, stream.process, request.on_disconnect === "cancel");
     }
@@ -134,7 +134,7 @@ export async function submit(
       noteError,
     );
     if (wait) {
-      acknowledged(caller, requestedRun, wait.run.run_id);
+      noteAcknowledged(caller, requestedRun, wait.run.run_id);
       awaitResult(caller, wait.run, wait.result, wait.leave, wait.process);
     }
   }
@@ -160,11 +160,11 @@ async function createBatch(caller: Caller): Promise<void> {
     },
   );
   if (!runs) return;
-  for (const [i, run] of runs.entries()) acknowledged(caller, batch[i] as RequestedRun, run.run_id);
+  for (const [i, run] of runs.entries()) noteAcknowledged(caller, batch[i] as RequestedRun, run.run_id);
 }
 
 /** Records a 2xx, and checks that the run is stored and is the requested one. */
-export function acknowledged(caller: Caller, requestedRun: RequestedRun, run_id: string): void {
+export function noteAcknowledged(caller: Caller, requestedRun: RequestedRun, run_id: string): void {
   const { world } = caller;
   requestedRun.run_id = run_id;
   world.note(`${caller.name} knows ${requestedRun.tag}`);

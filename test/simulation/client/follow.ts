@@ -3,7 +3,7 @@ import type { Json } from "../../../lib/json.ts";
 import type { Run } from "../../../lib/runs/mod.ts";
 import type { Frame } from "../../../lib/streams/frames.ts";
 import type { Reader as FrameReader } from "../../../lib/streams/log.ts";
-import { bare, createMessages } from "../agent.ts";
+import { createMessages, stripPadding } from "../agent.ts";
 import type { Process } from "../node.ts";
 import type { RunNote } from "../oracle/notes.ts";
 import { pump, Reader } from "../stream.ts";
@@ -97,10 +97,10 @@ async function resume(caller: Caller, reader: Reader, run: RunIds): Promise<void
   );
   caller.streams--;
   if (stream) follow(caller, reader, stream.run, stream.frames, stream.process, false);
-  else if (isGone) mustBeGone(caller, run.run_id, "a stream was not found");
+  else if (isGone) checkGone(caller, run.run_id, "a stream was not found");
 }
 
-function mustBeGone(caller: Caller, run_id: string, why: string): void {
+function checkGone(caller: Caller, run_id: string, why: string): void {
   const run = caller.world.oracle.runs.byId.get(run_id);
   if (run?.fate === "present") caller.world.violation("answer", `${run.tag}: ${why}`);
 }
@@ -169,7 +169,7 @@ async function rejoin(caller: Caller, run: RunIds): Promise<void> {
   );
   caller.streams--;
   if (wait) awaitResult(caller, run, wait.result, wait.leave, wait.process);
-  else if (isGone) mustBeGone(caller, run.run_id, "a join was not found");
+  else if (isGone) checkGone(caller, run.run_id, "a join was not found");
 }
 
 /** Wait and join tell the truth: the run is over, and this is what it came to. */
@@ -189,7 +189,7 @@ function checkResult(caller: Caller, run_id: string, value: Json): void {
   if (status === "pending" || status === "running") refuse("it has not ended");
   else if (failed !== (result.__error__ !== undefined)) refuse("an error is told if and only if there is one");
   if (status !== "success") return;
-  const messages = (result.messages ?? []).map(bare).filter((message) => message.startsWith(`${run.tag}/`));
+  const messages = (result.messages ?? []).map(stripPadding).filter((message) => message.startsWith(`${run.tag}/`));
   const expected = createMessages(run.script);
   if (messages.join() !== expected.join()) refuse(`expected ${expected.join()}`);
 }

@@ -3,7 +3,7 @@ import type { JsonObject } from "../../../lib/json.ts";
 import type { CommandResponse } from "../../../lib/protocol/mod.ts";
 import type { Script } from "../agent.ts";
 import type { Caller, RequestedRun } from "./caller.ts";
-import { acknowledged, planRun } from "./create.ts";
+import { noteAcknowledged, planRun } from "./create.ts";
 
 /** Sends two messages to a thread, or a message and an answer where it waits for one: every run that succeeds has left its messages. */
 export async function talk(caller: Caller): Promise<void> {
@@ -48,5 +48,5 @@ async function command(
     },
   );
   if (answer?.type === "error") requestedRun.refused = true;
-  if (answer?.type === "success") acknowledged(caller, requestedRun, String(answer.result.run_id));
+  if (answer?.type === "success") noteAcknowledged(caller, requestedRun, String(answer.result.run_id));
 }

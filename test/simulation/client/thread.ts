@@ -2,7 +2,7 @@
 import type { Json } from "../../../lib/json.ts";
 import type { Frame } from "../../../lib/streams/frames.ts";
 import type { Reader as FrameReader } from "../../../lib/streams/log.ts";
-import { bare, createMessages } from "../agent.ts";
+import { createMessages, stripPadding } from "../agent.ts";
 import type { Process } from "../node.ts";
 import type { RunNote } from "../oracle/notes.ts";
 import { pump } from "../stream.ts";
@@ -103,7 +103,7 @@ export async function look(caller: Caller): Promise<void> {
       .map((id) => world.oracle.runs.byId.get(id)?.tag),
   );
   const checkMessages = (values: Json | undefined): void => {
-    for (const message of messagesIn(values)) {
+    for (const message of readStateMessages(values)) {
       const tag = message.split("/")[0];
       if (tags.has(tag)) world.violation("I3", `${message} is shown, and its run was rolled back`);
     }
@@ -116,7 +116,7 @@ export async function look(caller: Caller): Promise<void> {
     checkMessages(state?.values);
     if (!state || world.oracle.threads.get(thread_id) !== thread) return;
     // I4, at any time: what was there before the question is in the answer.
-    const stateMessages = new Set(messagesIn(state.values));
+    const stateMessages = new Set(readStateMessages(state.values));
     const missing = done.flatMap((run) => createMessages(run.script)).filter((message) => !stateMessages.has(message));
     if (missing.length > 0) world.violation("I4", `${thread?.name} is shown without ${missing.join()}`);
   } else if (roll === 2) {
@@ -135,5 +135,5 @@ export async function look(caller: Caller): Promise<void> {
   }
 }
 
-const messagesIn = (values: Json | undefined): string[] =>
-  ((values as { messages?: Json[] } | null)?.messages ?? []).map(bare);
+const readStateMessages = (values: Json | undefined): string[] =>
+  ((values as { messages?: Json[] } | null)?.messages ?? []).map(stripPadding);

@@ -6,7 +6,7 @@ import type { Trouble } from "./trouble.ts";
 import type { World } from "./world.ts";
 
 /** The state of a client and its thread. */
-export interface Talk {
+export interface ClientThread {
   readonly thread_id: string;
   readonly script: Script;
   readonly trouble: Trouble | null;
@@ -40,7 +40,7 @@ export function createCaller(world: World): { readonly pause: (ms: number) => Pr
 }
 
 /** `done` is called when nothing is left to do. */
-export async function client(world: World, talk: Talk, done: () => void): Promise<void> {
+export async function client(world: World, talk: ClientThread, done: () => void): Promise<void> {
   const { scheduler, dice } = world;
   const { pause, call } = createCaller(world);
   const { script, thread_id, trouble } = talk;
@@ -63,7 +63,7 @@ export async function client(world: World, talk: Talk, done: () => void): Promis
   }
 
   /** Returns the events that the second run waits for: an event that comes earlier may go to the first one's call. */
-  async function awaited(): Promise<string[]> {
+  async function findAwaitedEvents(): Promise<string[]> {
     const run = talk.second && (await call((service) => service.runs.get(thread_id, talk.second as string)));
     if (!run || run instanceof Error) return [];
     return (run.waiting_for ?? []).flatMap(({ kind, name }) => (kind === "wait" ? [name] : []));
@@ -80,7 +80,7 @@ export async function client(world: World, talk: Talk, done: () => void): Promis
     }
     const thread = await call((service) => service.threads.get(thread_id));
     if (thread instanceof Error) continue;
-    await send([...listWaits(script), ...(await awaited())]);
+    await send([...listWaits(script), ...(await findAwaitedEvents())]);
     const open = Object.values(thread.interrupts).flat() as unknown as { id: string; value: string }[];
     if (thread.status === "interrupted" && open.length > 0) {
       const chosen = dice.pick(open);

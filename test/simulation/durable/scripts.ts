@@ -79,7 +79,7 @@ const createTokens = (name: string, count: number): string[] =>
   Array.from({ length: count }, (_, i) => `${name}#${i} `);
 
 /** What runs in a process, as its world sees it. */
-export interface Outside {
+export interface OutsideEffects {
   /** A try of a step begins, or has ended; another verb begins. */
   began(name: string, at: number, op: number): void;
   ended(name: string): void;
@@ -89,7 +89,7 @@ export interface Outside {
   work(ms: number): Promise<void>;
 }
 
-export function createFunction(outside: Outside): AgentFunction {
+export function createFunction(outside: OutsideEffects): AgentFunction {
   return async function* ({ input, step, sleep, wait, ask }) {
     const { chains } = input as unknown as Script;
     const results: Record<string, Json> = {};

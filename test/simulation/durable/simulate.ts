@@ -4,7 +4,7 @@ import type { Storage } from "../../../lib/storage/mod.ts";
 import { Database } from "../database.ts";
 import { Dice } from "../random.ts";
 import { makeSteady } from "../steady.ts";
-import { client, type Talk } from "./client.ts";
+import { type ClientThread, client } from "./client.ts";
 import { createMessages, createScript } from "./scripts.ts";
 import { checkBegin, checkTrouble, pickTrouble } from "./trouble.ts";
 import { END_MS, LEASE_MS, START, World } from "./world.ts";
@@ -16,7 +16,7 @@ export interface DurableOutcome {
 }
 
 /** The final state, what was stored of it, and what readers saw. */
-async function check(world: World, { script, thread_id }: Talk): Promise<void> {
+async function check(world: World, { script, thread_id }: ClientThread): Promise<void> {
   const storage = world.storage as Storage;
   const scope = { deployment: "default" };
   const service = world.up();
@@ -92,7 +92,7 @@ export async function simulateDurable(seed: number): Promise<DurableOutcome> {
     const threads = scripts.map(() => dice.uuid());
     let remaining = scripts.length;
     const troubleDice = new Dice(seed, "trouble");
-    const talks = scripts.map((script, i): Talk => {
+    const talks = scripts.map((script, i): ClientThread => {
       const thread_id = threads[i] as string;
       return { thread_id, script, trouble: pickTrouble(troubleDice, script.tag), acted: null, second: null };
     });

@@ -3,7 +3,7 @@ import type { Json } from "../../../lib/mod.ts";
 import type { RunOrigin } from "../../../lib/runs/mod.ts";
 import type { Storage } from "../../../lib/storage/mod.ts";
 import type { Dice } from "../random.ts";
-import { type Call, createCaller, type Talk } from "./client.ts";
+import { type Call, type ClientThread, createCaller } from "./client.ts";
 import { createMessages, createScript, type Script } from "./scripts.ts";
 import { LEASE_MS, type World } from "./world.ts";
 
@@ -14,7 +14,7 @@ export interface Trouble {
   readonly after_ms: number;
   /** What a second run does; it asks nothing. */
   readonly second: Script | null;
-  make(talk: Talk, call: Call, once: RunOrigin): Promise<void>;
+  make(talk: ClientThread, call: Call, once: RunOrigin): Promise<void>;
 }
 
 /** Draws the trouble of a thread; null if it has none. */
@@ -53,7 +53,7 @@ export function pickTrouble(dice: Dice, tag: string): Trouble | null {
 const SCOPE = { deployment: "default" };
 
 /** The second run is whole; nothing of a deleted thread is left; no call is open that nothing continues. */
-export async function checkTrouble(world: World, { thread_id, script, trouble, second }: Talk): Promise<void> {
+export async function checkTrouble(world: World, { thread_id, script, trouble, second }: ClientThread): Promise<void> {
   const storage = world.storage as Storage;
   const { kind } = trouble as Trouble;
   const what = `${script.tag} after ${kind}`;
@@ -99,7 +99,7 @@ const UNAWARE_MS = 2 * LEASE_MS;
  * No step of the first run begins after one of the second, or long after the thread was deleted. True: the step may be repeated,
  * because a rollback has undone it.
  */
-export function checkBegin(world: World, talks: readonly Talk[], name: string): boolean {
+export function checkBegin(world: World, talks: readonly ClientThread[], name: string): boolean {
   const [tag] = name.split(".");
   const talk = talks.find(({ script }) => script.tag === tag);
   if (!talk?.trouble) return false;

@@ -23,7 +23,7 @@ export const END_MS = 1_500_000;
 
 const never = (): Promise<never> => new Promise(() => {});
 
-interface Life extends Owner {
+interface ProcessLifetime extends Owner {
   service: Service | null;
 }
 
@@ -33,10 +33,10 @@ export class World {
   readonly violations: { rule: string; text: string }[] = [];
   readonly trace: string[] = [];
   readonly counts: Record<string, number> = {};
-  readonly listeners: Map<SignalListener, Life> = new Map();
+  readonly listeners: Map<SignalListener, ProcessLifetime> = new Map();
   readonly database: Database;
   readonly shared: boolean;
-  readonly lives: Life[] = [];
+  readonly lives: ProcessLifetime[] = [];
   /** The effects of steps outside: how far each chain of a thread has come, and how often each step has begun and ended. */
   readonly reached: Map<string, number> = new Map();
   readonly begins: Map<string, number> = new Map();
@@ -44,7 +44,7 @@ export class World {
   /** Looks at a step that begins. True: it may be repeated. */
   begin: (name: string) => boolean = () => false;
   storage: Storage | null = null;
-  lockHolder: Life | null = null;
+  lockHolder: ProcessLifetime | null = null;
   #count = 0;
 
   constructor(seed: number, database: Database) {
@@ -73,7 +73,13 @@ export class World {
 
   /** A machine comes up, and again after each crash. */
   boot(machine: number): void {
-    const life: Life = { name: `m${machine}.${++this.#count}`, alive: true, paused: false, still_ms: 0, service: null };
+    const life: ProcessLifetime = {
+      name: `m${machine}.${++this.#count}`,
+      alive: true,
+      paused: false,
+      still_ms: 0,
+      service: null,
+    };
     this.lives[machine] = life;
     this.note(`${life.name} starts`);
     const storage = sqlStorage(this.#driver(life, machine));
@@ -98,7 +104,7 @@ export class World {
     );
   }
 
-  crash(machine: number, life: Life, why: string): void {
+  crash(machine: number, life: ProcessLifetime, why: string): void {
     if (!life.alive) return;
     life.alive = false;
     this.counts[why] = (this.counts[why] ?? 0) + 1;
@@ -112,7 +118,7 @@ export class World {
     return this.database.connection({ onStatement() {}, onBatch() {}, onCommit() {}, onRollback() {} });
   }
 
-  #driver(life: Life, machine: number): SqlDriver {
+  #driver(life: ProcessLifetime, machine: number): SqlDriver {
     const inner = sqliteDriver(":memory:", () => this.#connection(), {
       defer: (fn) => this.scheduler.queue(0, life, fn),
       timer: (ms, fn) => this.scheduler.at(ms, life, fn),
@@ -162,7 +168,7 @@ export class World {
     };
   }
 
-  #outside(life: Life): Parameters<typeof createFunction>[0] {
+  #outside(life: ProcessLifetime): Parameters<typeof createFunction>[0] {
     return {
       began: (name, chain, at) => {
         if (!life.alive) return;

@@ -100,11 +100,11 @@ export function checkSums(world: World): void {
   const { database } = world;
   const [seal] = database.query("select sealed_before from usage_seals where name = 'hourly'");
   const sealed = Number(seal?.sealed_before ?? Number.NEGATIVE_INFINITY);
-  const lines = (sql: string, ...args: number[]): string[] =>
+  const formatLines = (sql: string, ...args: number[]): string[] =>
     database.query(sql, args).map((row) => JSON.stringify(Object.values(row).map(String)));
-  const summed = lines(`select hour, ${DIMENSIONS}, traces from usage_hourly order by 1, 2, 3, 4, 5`);
+  const summed = formatLines(`select hour, ${DIMENSIONS}, traces from usage_hourly order by 1, 2, 3, 4, 5`);
   const raw = Number.isFinite(sealed)
-    ? lines(
+    ? formatLines(
         `select started_at - started_at % 3600000 as hour, ${DIMENSIONS}, count(*) as traces from traces
           where counted = 1 and started_at < ? group by 1, 2, 3, 4, 5 order by 1, 2, 3, 4, 5`,
         sealed,

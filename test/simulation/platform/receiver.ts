@@ -2,8 +2,8 @@
 import type { JsonObject } from "../../../lib/json.ts";
 import { type OutboundRequest, type OutboundResponse, SendError } from "../../../lib/webhooks/http-client.ts";
 import type { WebhookTransport } from "../../../lib/webhooks/options.ts";
-import { bare, createMessages } from "../agent.ts";
-import { never, type Process } from "../node.ts";
+import { createMessages, stripPadding } from "../agent.ts";
+import { type Process, waitForever } from "../node.ts";
 import { isActiveStatus, type RunNote } from "../oracle/notes.ts";
 import type { Fault } from "../plan.ts";
 import { Dice } from "../random.ts";
@@ -17,7 +17,7 @@ const ADDRESSES: Readonly<Record<string, string>> = {
 const PER_HOST = 2;
 
 /** Returns the URL that is notified of a run's end. The query makes each run's URL different. */
-export function webhookFor(dice: Dice, tag: string): string {
+export function createWebhookUrl(dice: Dice, tag: string): string {
   return `https://${dice.pick(Object.keys(ADDRESSES))}/take?run=${tag}`;
 }
 
@@ -79,7 +79,7 @@ export class Receivers {
     const { scheduler } = world;
     const dice = this.#dice;
     // The process may have ended a moment ago, with this step of its work still to come.
-    if (!process.alive) return never();
+    if (!process.alive) return waitForever();
     const { host } = new URL(request.url);
     const [address = null] = addresses;
     if (address !== ADDRESSES[host] || addresses.length !== 1) {
@@ -171,7 +171,7 @@ function checkValues(run: RunNote, payload: JsonObject, refuse: (text: string) =
   if (run.temporary || run.state.status !== "success") return;
   const { messages = [] } = (payload["values"] ?? {}) as { messages?: string[] };
   const expected = createMessages(run.script).join();
-  const ownMessages = messages.slice(-createMessages(run.script).length).map(bare).join();
+  const ownMessages = messages.slice(-createMessages(run.script).length).map(stripPadding).join();
   if (ownMessages !== expected) refuse(`its state ends with ${ownMessages}, not with ${expected}`);
 }
 

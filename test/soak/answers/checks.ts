@@ -38,14 +38,14 @@ export async function checkTries(report: Report, name: string, { tries, consumed
     const accepted = attempt.answers.filter(({ outcome }) => outcome.kind === "accepted");
     unknown += attempt.answers.filter(({ outcome }) => outcome.kind === "unknown").length;
     if (accepted.length > 1) both.push(`${describe(attempt)}: ${accepted.map(({ way }) => way).join(" and ")}`);
-    refusals.push(...wrongRefusals(attempt));
+    refusals.push(...findWrongRefusals(attempt));
     // With a broken connection, the server may have accepted the other answer before.
     const [won] = accepted;
     const answers = byQuestion.get(`${attempt.thread_id} ${attempt.question}`) ?? new Set();
     if (won && !answers.has(won.answer))
       lost.push(`${describe(attempt)}: ${won.answer}, but ${[...answers].join(", ") || "none"}`);
   }
-  const failed = await failedRuns(client, tries);
+  const failed = await findFailedRuns(client, tries);
   report.note(`${name}: answers accepted, of unknown fate`, `${countAccepted(tries)}, ${unknown}`);
   report.none(
     `${name}: questions that consumed two answers`,
@@ -62,7 +62,7 @@ const countAccepted = (tries: readonly Try[]): number =>
   tries.flatMap(({ answers }) => answers).filter(({ outcome }) => outcome.kind === "accepted").length;
 
 /** A refusal says that the interrupt is answered, and by which run. */
-function wrongRefusals(attempt: Try): string[] {
+function findWrongRefusals(attempt: Try): string[] {
   const winner = attempt.answers.find(({ outcome }) => outcome.kind === "accepted")?.outcome;
   const winner_id = winner?.kind === "accepted" ? winner.run_id : null;
   return attempt.answers.flatMap(({ way, outcome }) => {
@@ -75,7 +75,7 @@ function wrongRefusals(attempt: Try): string[] {
   });
 }
 
-async function failedRuns(client: Client, tries: readonly Try[]): Promise<string[]> {
+async function findFailedRuns(client: Client, tries: readonly Try[]): Promise<string[]> {
   const failed: string[] = [];
   for (const thread_id of new Set(tries.map((attempt) => attempt.thread_id))) {
     const runs = (await client.get("GET", `/threads/${thread_id}/runs?limit=1000`)) as {

@@ -1,8 +1,8 @@
 /** The invariants of design/reliability.md §7.3, checked after the faults against what clients and agents wrote down. */
 import type { Client } from "../client.ts";
 import type { Inspection } from "../database.ts";
-import { type Disturbance, disturbedBetween } from "../disturbances.ts";
-import { type Line, overlaps } from "../executions.ts";
+import { type Disturbance, measureDisturbance } from "../disturbances.ts";
+import { findOverlaps, type Line } from "../executions.ts";
 import { checkFeedback, checkTraces, checkWebhooks } from "../platform.ts";
 import type { Receivers } from "../receivers.ts";
 import type { Report } from "../report.ts";
@@ -52,15 +52,18 @@ export async function checkInvariants(report: Report, evidence: Evidence): Promi
     "runs by status",
     [...counts, ["rolled back", removed.length]].map(([what, n]) => `${what} ${n}`).join(", "),
   );
-  report.none("I1 acknowledged runs lost", lost(evidence, removed, runsById));
-  report.none("I1 runs not terminal", stuck(runsById));
-  report.none("I1 creates that made more than one run", doubled(facts, runsById));
-  report.none("I2 threads with two runs executing", overlaps(lines));
-  report.none("I2 writes of an execution that was not the last", late(evidence, acknowledged, runsById, threads));
-  report.none("I3 rolled-back runs visible or left behind", await leftovers(evidence, removed, threads));
-  report.none("I3, 9.1 runs that outlived their stop", outlived(evidence, runsById));
-  report.none("I4 threads whose messages are not those of their runs", contents(facts, threads));
-  report.none("I5 threads with a wrong status", statuses(facts, threads));
+  report.none("I1 acknowledged runs lost", findLost(evidence, removed, runsById));
+  report.none("I1 runs not terminal", findStuck(runsById));
+  report.none("I1 creates that made more than one run", findDoubled(facts, runsById));
+  report.none("I2 threads with two runs executing", findOverlaps(lines));
+  report.none(
+    "I2 writes of an execution that was not the last",
+    findLateWrites(evidence, acknowledged, runsById, threads),
+  );
+  report.none("I3 rolled-back runs visible or left behind", await findLeftovers(evidence, removed, threads));
+  report.none("I3, 9.1 runs that outlived their stop", findOutlived(evidence, runsById));
+  report.none("I4 threads whose messages are not those of their runs", checkContents(facts, threads));
+  report.none("I5 threads with a wrong status", checkStatuses(facts, threads));
   const streams = await checkStreams(evidence, acknowledged, runsById);
   report.none("I6 frames lost or doubled", streams.frames);
   report.none("I6 streams with a wrong end", streams.ends);
@@ -81,8 +84,8 @@ export async function checkInvariants(report: Report, evidence: Evidence): Promi
   }
   const tried = [1, 2, 3].map((attempt) => lines.filter((line) => line.mark === "begin" && line.attempt === attempt));
   report.note("function runs begun by attempt 1, 2, 3", tried.map(({ length }) => length).join(", "));
-  report.none("I12 attempts that no kill explains", attempts(evidence, acknowledged));
-  report.none("I14 runs with another context than their version's", versions(acknowledged, lines));
+  report.none("I12 attempts that no kill explains", checkAttempts(evidence, acknowledged));
+  report.none("I14 runs with another context than their version's", checkVersions(acknowledged, lines));
   report.note("I6 histories, connections, frames", streams.size);
   const webhookRuns = acknowledged.map(({ run_id = "", webhook, keyed }) => ({
     run_id,
@@ -112,7 +115,7 @@ async function readThread(client: Client, thread_id: string): Promise<ThreadSeen
 }
 
 /** Returns the runs that are gone although nothing rolled them back. */
-function lost({ facts }: Evidence, removed: readonly Create[], runsById: ReadonlyMap<string, RunSeen>): string[] {
+function findLost({ facts }: Evidence, removed: readonly Create[], runsById: ReadonlyMap<string, RunSeen>): string[] {
   return removed
     .filter((create) => !mayBeRolledBack(facts, create, runsById))
     .map(({ run_id, key, thread_id }) => `run ${run_id} (${key}) of thread ${thread_id}`);
@@ -135,13 +138,13 @@ function mayBeRolledBack(facts: Facts, create: Create, runsById: ReadonlyMap<str
   );
 }
 
-function stuck(runsById: ReadonlyMap<string, RunSeen>): string[] {
+function findStuck(runsById: ReadonlyMap<string, RunSeen>): string[] {
   return [...runsById.values()]
     .filter(({ status }) => !TERMINAL.has(status))
     .map(({ run_id, status, created_at }) => `run ${run_id} is ${status}, made ${created_at}`);
 }
 
-function doubled(facts: Facts, runsById: ReadonlyMap<string, RunSeen>): string[] {
+function findDoubled(facts: Facts, runsById: ReadonlyMap<string, RunSeen>): string[] {
   const requestedKeys = new Set(facts.creates.map(({ key }) => key));
   const by = new Map<string, string[]>();
   for (const { run_id, metadata } of runsById.values()) {
@@ -170,7 +173,7 @@ function parseMessage({ content }: { readonly content: string }): MessageParts {
 }
 
 /** Returns the steps in the state of a successful run that an execution before its last one wrote. */
-function late(
+function findLateWrites(
   { lines }: Evidence,
   acknowledged: readonly Create[],
   runsById: ReadonlyMap<string, RunSeen>,
@@ -204,7 +207,7 @@ function late(
 }
 
 /** Runs that are gone, but can still be seen somewhere. */
-async function leftovers(
+async function findLeftovers(
   { client, database }: Evidence,
   removed: readonly Create[],
   threads: ReadonlyMap<string, ThreadSeen>,
@@ -225,16 +228,16 @@ async function leftovers(
 }
 
 /** Returns the runs that existed when all runs of their thread were stopped, and that went on all the same. */
-function outlived({ facts, lines, heard_ms = 0 }: Evidence, runsById: ReadonlyMap<string, RunSeen>): string[] {
+function findOutlived({ facts, lines, heard_ms = 0 }: Evidence, runsById: ReadonlyMap<string, RunSeen>): string[] {
   const problems: string[] = [];
-  const pauses = pausesByRun(lines);
+  const pauses = groupPauses(lines);
   const done = new Map<string, number>();
   for (const { mark, run, at } of lines) done.set(run, mark === "end" ? at : Number.POSITIVE_INFINITY);
   const check = (run_id: string | undefined, action: string, acknowledged_at: number, by: string): void => {
     const run = runsById.get(run_id ?? "");
     if (!run || run.status === "interrupted") return;
     const updated_at = Date.parse(run.updated_at);
-    const still_ms = heard_ms > 0 ? disturbedBetween(acknowledged_at, updated_at, pauses.get(run.run_id) ?? []) : 0;
+    const still_ms = heard_ms > 0 ? measureDisturbance(acknowledged_at, updated_at, pauses.get(run.run_id) ?? []) : 0;
     if (updated_at <= acknowledged_at + heard_ms + still_ms) return;
     // An attempt that was the last allowed one may still end as exhausted.
     if (run.status === "error" && action === "interrupt") return;
@@ -264,7 +267,7 @@ function outlived({ facts, lines, heard_ms = 0 }: Evidence, runsById: ReadonlyMa
 }
 
 /** When the process that executed a run, as far as is known, stood still. */
-function pausesByRun(lines: readonly Line[]): Map<string, Disturbance[]> {
+function groupPauses(lines: readonly Line[]): Map<string, Disturbance[]> {
   const executes = new Map<string, number>();
   const still = new Map<number, Disturbance>();
   const problems = new Map<string, Disturbance[]>();
@@ -289,7 +292,7 @@ function listSteps({ plan }: Create): string[] {
 }
 
 /** The messages of a thread are those of its runs, in their order, each once. */
-function contents(facts: Facts, threads: ReadonlyMap<string, ThreadSeen>): string[] {
+function checkContents(facts: Facts, threads: ReadonlyMap<string, ThreadSeen>): string[] {
   const creates = new Map(facts.creates.map((create) => [create.key, create]));
   const problems: string[] = [];
   for (const { thread_id, runs, messages } of threads.values()) {
@@ -322,7 +325,7 @@ function contents(facts: Facts, threads: ReadonlyMap<string, ThreadSeen>): strin
   return problems;
 }
 
-function statuses(facts: Facts, threads: ReadonlyMap<string, ThreadSeen>): string[] {
+function checkStatuses(facts: Facts, threads: ReadonlyMap<string, ThreadSeen>): string[] {
   const creates = new Map(facts.creates.map((create) => [create.key, create]));
   return [...threads.values()].flatMap(({ thread_id, status, runs }) => {
     if (runs.some((run) => !TERMINAL.has(run.status))) {
@@ -345,7 +348,7 @@ function statuses(facts: Facts, threads: ReadonlyMap<string, ThreadSeen>): strin
 }
 
 /** Attempts are charged for nothing but a kill that hit the run. */
-function attempts({ lines, deaths }: Evidence, acknowledged: readonly Create[]): string[] {
+function checkAttempts({ lines, deaths }: Evidence, acknowledged: readonly Create[]): string[] {
   const runs = new Map(acknowledged.map((create) => [create.run_id, create]));
   const highest = new Map<string, Line>();
   for (const line of lines) {
@@ -360,7 +363,7 @@ function attempts({ lines, deaths }: Evidence, acknowledged: readonly Create[]):
   });
 }
 
-function versions(acknowledged: readonly Create[], lines: readonly Line[]): string[] {
+function checkVersions(acknowledged: readonly Create[], lines: readonly Line[]): string[] {
   const executed = new Map<string, Set<number>>();
   for (const { mark, run, version } of lines) {
     if (mark === "begin") executed.set(run, (executed.get(run) ?? new Set()).add(version));

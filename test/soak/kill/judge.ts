@@ -28,7 +28,7 @@ function findProcesses(folder: string): string[] {
 }
 
 /** Returns the processes that executed last and whose end is in no line. */
-function survivors(lines: readonly Line[]): number[] {
+function findSurvivors(lines: readonly Line[]): number[] {
   const alive = new Set<number>();
   for (const { mark, pid } of lines) {
     if (mark === "killed") alive.delete(pid);
@@ -52,7 +52,7 @@ export async function judge(report: Report, folder: string): Promise<void> {
   const facts = new Facts(files.facts);
   const receivers = await startReceivers(files.posts);
   const executions = followExecutions(site.executions);
-  for (const pid of survivors(executions.lines())) executions.killed(pid);
+  for (const pid of findSurvivors(executions.lines())) executions.killed(pid);
   await facts.addDeath(Date.now());
   forgetClaims(site.database);
   const server = await startServer({ runtime: "node", site, port: facts.port ?? 0 });

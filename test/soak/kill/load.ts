@@ -1,7 +1,7 @@
 /** The clients of the kill soak: they create, follow, stop and read runs on shared threads while the server is killed. */
 import type { Plan } from "../agents.ts";
 import { type Answer, Broken, type Client, type Frame } from "../client.ts";
-import { keyMaker } from "../database.ts";
+import { createKeyMaker } from "../database.ts";
 import { sleep } from "../servers.ts";
 import type { Create, Facts, History, Stop } from "./facts.ts";
 
@@ -41,7 +41,7 @@ interface Pooled {
 export async function startLoad(options: LoadOptions): Promise<Load> {
   const { client, facts, think_ms } = options;
   const problems: string[] = [];
-  const newKey = keyMaker();
+  const newKey = createKeyMaker();
   const pool: (Pooled | null)[] = Array.from({ length: THREADS }, () => null);
   let stopping = false;
 

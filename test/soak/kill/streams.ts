@@ -51,23 +51,23 @@ export async function checkStreams(
       });
       if (status !== 200) ends.push(`run ${run_id}: its replay was answered ${status}`);
       replays.set(run_id, replay);
-      frames.push(...gaps(`replay of run ${run_id}`, replay, create, runsById.get(run_id)));
-      ends.push(...wrongLinks(`replay of run ${run_id}`, replay, create));
-      ends.push(...wrongEnd(`replay of run ${run_id}`, replay, runsById.get(run_id)));
+      frames.push(...findGaps(`replay of run ${run_id}`, replay, create, runsById.get(run_id)));
+      ends.push(...findWrongLinks(`replay of run ${run_id}`, replay, create));
+      ends.push(...findWrongEnd(`replay of run ${run_id}`, replay, runsById.get(run_id)));
     },
   );
-  const histories = facts.histories.map((history) => ({ ...history, frames: withoutNote(history.frames) }));
+  const histories = facts.histories.map((history) => ({ ...history, frames: removeNote(history.frames) }));
   for (const [at, history] of histories.entries()) {
     const name = `history ${at} of run ${history.run_id} over ${history.connections} connections`;
     const replay = replays.get(history.run_id);
     if (!replay) {
       if (!history.outcome) ends.push(`${name}: neither an end nor a 404`);
-      frames.push(...gaps(name, history.frames, creates.get(history.run_id), undefined));
+      frames.push(...findGaps(name, history.frames, creates.get(history.run_id), undefined));
       continue;
     }
-    frames.push(...gaps(name, history.frames, creates.get(history.run_id), runsById.get(history.run_id)));
-    ends.push(...wrongEnd(name, history.frames, runsById.get(history.run_id)));
-    ends.push(...wrongLinks(name, history.frames, creates.get(history.run_id)));
+    frames.push(...findGaps(name, history.frames, creates.get(history.run_id), runsById.get(history.run_id)));
+    ends.push(...findWrongEnd(name, history.frames, runsById.get(history.run_id)));
+    ends.push(...findWrongLinks(name, history.frames, creates.get(history.run_id)));
     const replayById = new Map(replay.map((frame) => [frame.id, frame]));
     for (const { id, event, data } of history.frames) {
       const replayed = replayById.get(id);
@@ -87,7 +87,7 @@ export async function checkStreams(
  * A stream may begin with the word that its run waits for one that is being stopped, once for each connection that began before the
  * run did. It has no id, and a replay does not show it.
  */
-function withoutNote(frames: readonly Frame[]): readonly Frame[] {
+function removeNote(frames: readonly Frame[]): readonly Frame[] {
   const first = frames.findIndex(({ id, event, data }) => {
     return id !== null || event !== "metadata" || (JSON.parse(data) as { reason?: unknown }).reason !== "RunStopping";
   });
@@ -95,7 +95,12 @@ function withoutNote(frames: readonly Frame[]): readonly Frame[] {
 }
 
 /** Ids count up from 1 without a gap; within one attempt so do the tokens, up to the last one of a run that succeeded. */
-function gaps(name: string, frames: readonly Frame[], create: Create | undefined, run: RunSeen | undefined): string[] {
+function findGaps(
+  name: string,
+  frames: readonly Frame[],
+  create: Create | undefined,
+  run: RunSeen | undefined,
+): string[] {
   const problems: string[] = [];
   for (const [at, frame] of frames.entries()) {
     if (frame.id === String(at + 1)) continue;
@@ -121,7 +126,7 @@ function gaps(name: string, frames: readonly Frame[], create: Create | undefined
 }
 
 /** Checks I10: the links of a run with feedback keys come once, right before its error and its end. */
-function wrongLinks(name: string, frames: readonly Frame[], create: Create | undefined): string[] {
+function findWrongLinks(name: string, frames: readonly Frame[], create: Create | undefined): string[] {
   const events = frames.map(({ event }) => event);
   const before = events.at(-2) === "error" ? events.at(-3) : events.at(-2);
   const count = events.filter((event) => event === "feedback").length;
@@ -129,7 +134,7 @@ function wrongLinks(name: string, frames: readonly Frame[], create: Create | und
   return [`${name}: ${count} feedback frames, its last events are ${events.slice(-3).join()}`];
 }
 
-function wrongEnd(name: string, frames: readonly Frame[], run: RunSeen | undefined): string[] {
+function findWrongEnd(name: string, frames: readonly Frame[], run: RunSeen | undefined): string[] {
   const ends = frames.filter(({ event }) => event === "end");
   if (ends.length !== 1 || frames.at(-1)?.event !== "end")
     return [`${name}: ${ends.length} ends, last ${frames.at(-1)?.event}`];

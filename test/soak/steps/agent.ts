@@ -5,7 +5,7 @@ import type { AgentFunction } from "../../../lib/mod.ts";
 import { createFunction } from "../../simulation/durable/scripts.ts";
 
 /** An effect of a step outside. `killed`: written by the soak once a process is gone. */
-export interface Deed {
+export interface StepEffect {
   readonly mark: "began" | "ended" | "killed";
   readonly pid: number;
   readonly name: string;
@@ -18,8 +18,8 @@ if (!file) throw new Error("SOAK_EXECUTIONS is not set");
 const log = openSync(file, "a");
 process.on("exit", () => closeSync(log));
 
-function append(mark: Deed["mark"], name: string, chain = 0, at = 0): void {
-  writeSync(log, `${JSON.stringify({ mark, pid: process.pid, name, chain, at } satisfies Deed)}\n`);
+function append(mark: StepEffect["mark"], name: string, chain = 0, at = 0): void {
+  writeSync(log, `${JSON.stringify({ mark, pid: process.pid, name, chain, at } satisfies StepEffect)}\n`);
   fsyncSync(log);
 }
 

@@ -1,7 +1,7 @@
 /** The checks of durable functions after their calls have ended. */
 import { createMessages } from "../../simulation/durable/scripts.ts";
 import type { Client, Frame } from "../client.ts";
-import type { Deed } from "./agent.ts";
+import type { StepEffect } from "./agent.ts";
 import { type Call, EVENT_CHANNELS, type History, QUIET_MS } from "./calls.ts";
 
 export interface Faults {
@@ -13,9 +13,9 @@ export interface Faults {
 }
 
 /** Checks the outside file: no step begins again once its successor has begun, nor without a kill. Returns how often one began again. */
-export function checkDeeds(deeds: readonly Deed[], calls: readonly Call[], faults: Faults): number {
+export function checkEffects(deeds: readonly StepEffect[], calls: readonly Call[], faults: Faults): number {
   const reached = new Map<string, number>();
-  const last = new Map<string, Deed>();
+  const last = new Map<string, StepEffect>();
   const dead = new Set<number>();
   const ends = new Set<string>();
   const fails = new Set(
@@ -75,7 +75,7 @@ const sortWords = (messages: readonly Message[]): string =>
     .toSorted()
     .join(" ");
 
-const sorted = (value: object | undefined): string => JSON.stringify(Object.entries(value ?? {}).toSorted());
+const sortMembers = (value: object | undefined): string => JSON.stringify(Object.entries(value ?? {}).toSorted());
 
 export async function checkCall(
   client: Client,
@@ -95,8 +95,8 @@ export async function checkCall(
   const differ = (what: string, is: string, was: string): void =>
     void faults.state.push(`${tag} on thread ${thread_id}: ${what} ${is} and not ${was}`);
   if (status !== calm.status || status !== "idle") differ("ended as", status, calm.status);
-  if (sorted(values.results) !== sorted(calmState.results))
-    differ("results", sorted(values.results), sorted(calmState.results));
+  if (sortMembers(values.results) !== sortMembers(calmState.results))
+    differ("results", sortMembers(values.results), sortMembers(calmState.results));
   const expected = createMessages(script);
   const texts = messages.map(({ content }) => content);
   if (expected && JSON.stringify(texts) !== JSON.stringify(calmMessages.map(({ content }) => content)))
@@ -117,7 +117,7 @@ export async function checkCall(
   }
   faults.frames.push(...checkShown(`${tag}, v1`, messages, readChunks(receivedFrames)));
   faults.events.push(...order(`${tag}, v2`, call.v2));
-  faults.events.push(...missed(`${tag}, v2`, call.v2.frames, await stored(client, thread_id)));
+  faults.events.push(...compareEvents(`${tag}, v2`, call.v2.frames, await readStoredEvents(client, thread_id)));
   faults.events.push(...checkShown(`${tag}, v2`, messages, readDeltas(call.v2.frames)));
 }
 
@@ -173,7 +173,7 @@ function checkShown(name: string, messages: readonly Message[], chunks: readonly
 }
 
 /** The events of a thread that has ended, read once more from the first. */
-async function stored(client: Client, thread_id: string): Promise<Frame[]> {
+async function readStoredEvents(client: Client, thread_id: string): Promise<Frame[]> {
   const frames: Frame[] = [];
   let quiet: NodeJS.Timeout | undefined;
   const reads = client.stream(
@@ -195,7 +195,7 @@ async function stored(client: Client, thread_id: string): Promise<Frame[]> {
 }
 
 /** Checks that the events of many connections are the stored ones, event by event. */
-function missed(name: string, frames: readonly Frame[], replay: readonly Frame[]): string[] {
+function compareEvents(name: string, frames: readonly Frame[], replay: readonly Frame[]): string[] {
   const receivedBySeq = new Map(frames.map(({ data }) => [Number(JSON.parse(data).seq), data]));
   const storedBySeq = new Map(replay.map(({ data }) => [Number(JSON.parse(data).seq), data]));
   const line = (data: string | undefined): string => `${data?.slice(0, 300)}`;

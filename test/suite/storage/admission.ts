@@ -4,20 +4,20 @@ import assert from "node:assert/strict";
 import type { ClaimedRun, Storage } from "../../../lib/storage/mod.ts";
 import { countThreads } from "../counts.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
   checkpoint,
-  claimed,
   claimNext,
   claimTerms,
   create,
-  created,
-  fates,
+  createAssistant,
+  createClaimedRun,
+  createPendingRun,
+  createThread,
   finish,
+  formatOutcomes,
   here,
   newRun,
   progress,
+  requireCreated,
   type StorageTest,
   type SuiteApi,
   stateless,
@@ -29,8 +29,8 @@ const idempotency = { route: "/threads/t/runs", key: "k", body_hash: "h" };
 export function admissionTests(api: SuiteApi, test: StorageTest): void {
   api.describe("an idempotency key", () => {
     test("creates one run, and returns it to repeated requests", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const options = { idempotency, run: { multitask_strategy: "reject" } } as const;
       const before = await storage.getThread(here, "t");
       const outcomes = await Promise.all(
@@ -57,21 +57,24 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
         { ...idempotency, key: "l" },
         { ...idempotency, route: "/runs" },
       ]) {
-        await created(storage, assistant, "t", `fresh-${fresh.key}${fresh.route}`, { idempotency: fresh });
+        await requireCreated(storage, assistant, "t", `fresh-${fresh.key}${fresh.route}`, { idempotency: fresh });
       }
     });
 
     test("outlives its run", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const repeated = { kind: "repeated", run: null, same_body: true };
-      const { lease } = (await created(storage, assistant, "t", "r1", {
+      const { lease } = (await requireCreated(storage, assistant, "t", "r1", {
         idempotency,
         claim: { token: "w", lease_until: 5000 },
       }).then((outcome) => outcome.claimed)) as ClaimedRun;
       const second = { ...idempotency, key: "second" };
       const rollback = { run: { multitask_strategy: "rollback" }, idempotency: second } as const;
-      assert.equal(fates((await created(storage, assistant, "t", "r2", rollback)).stopped), "r1 deleted");
+      assert.equal(
+        formatOutcomes((await requireCreated(storage, assistant, "t", "r2", rollback)).stopped),
+        "r1 deleted",
+      );
       assert.deepEqual(await create(storage, assistant, "t", "r3", { idempotency }), repeated);
       assert.deepEqual(await create(storage, assistant, "t", "r3", { ...rollback, idempotency }), repeated);
       const again = await create(storage, assistant, "t", "r3", rollback);
@@ -79,18 +82,18 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await statuses(storage, "t"), "r2 pending", "a repeated rollback removes nothing");
       await storage.releaseThreadLock(here, lease);
       await storage.deleteThread(here, "t");
-      await aThread(storage, "t");
+      await createThread(storage, "t");
       assert.deepEqual(await create(storage, assistant, "t", "r3", { idempotency: second }), repeated);
       assert.equal((await storage.getThread(here, "t"))?.status, "idle");
     });
 
     test("is not stored if its run is not created, and works without a thread", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      await createClaimedRun(storage, assistant, "t", "r1");
       const reject = { idempotency, run: { multitask_strategy: "reject" } } as const;
       assert.deepEqual(await create(storage, assistant, "t", "r2", reject), { kind: "thread_busy" });
-      await created(storage, assistant, "t", "r3", { idempotency });
+      await requireCreated(storage, assistant, "t", "r3", { idempotency });
       const key = { ...idempotency, key: "stateless" };
       const { run } = await stateless(storage, assistant, "r4", { idempotency: key });
       const outcome = await storage.createRun(here, {
@@ -105,47 +108,50 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("is deleted after its retention", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const ages = { stateless_before: 0, frames_before: 0, features: { feedback: 0, webhooks: 0 } };
       const terms = { ...ages, limit: 10, now: 9000 };
-      await created(storage, assistant, "t", "r1", { idempotency });
+      await requireCreated(storage, assistant, "t", "r1", { idempotency });
       assert.equal(await storage.deleteExpired(here, { ...terms, keys_before: 1100 }), 0);
       assert.equal((await create(storage, assistant, "t", "r2", { idempotency })).kind, "repeated");
       assert.equal(await storage.deleteExpired(here, { ...terms, keys_before: 1101 }), 1);
-      await created(storage, assistant, "t", "r2", { idempotency });
+      await requireCreated(storage, assistant, "t", "r2", { idempotency });
     });
   });
 
   api.describe("an interrupt that a run answers", () => {
     const answer = (...resume_targets: string[]) => ({ run: { resume_targets } });
-    const answered = (run_id: string) => ({ kind: "interrupt_answered", run_id }) as const;
+    const createAnsweringRun = (run_id: string) => ({ kind: "interrupt_answered", run_id }) as const;
 
     test("is bound to one pending or running run", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const id of ["t", "u"]) await aThread(storage, id);
-      await created(storage, assistant, "t", "r1", answer("a", "b"));
+      const assistant = await createAssistant(storage);
+      for (const id of ["t", "u"]) await createThread(storage, id);
+      await requireCreated(storage, assistant, "t", "r1", answer("a", "b"));
       for (const multitask_strategy of ["enqueue", "interrupt", "reject"] as const) {
         const otherTerms = { run: { resume_targets: ["c", "b"], multitask_strategy } };
-        assert.deepEqual(await create(storage, assistant, "t", `no ${multitask_strategy}`, otherTerms), answered("r1"));
+        assert.deepEqual(
+          await create(storage, assistant, "t", `no ${multitask_strategy}`, otherTerms),
+          createAnsweringRun("r1"),
+        );
       }
       assert.equal((await storage.getRun(here, "r1"))?.status, "pending");
-      await created(storage, assistant, "t", "r2", answer("c"));
-      await created(storage, assistant, "t", "r3");
-      await created(storage, assistant, "u", "r4", answer("a"));
+      await requireCreated(storage, assistant, "t", "r2", answer("c"));
+      await requireCreated(storage, assistant, "t", "r3");
+      await requireCreated(storage, assistant, "u", "r4", answer("a"));
       const next = (await claimNext(storage, here, claimTerms("first"))) as ClaimedRun;
       assert.equal(next.run.run_id, "r1");
-      assert.deepEqual(await create(storage, assistant, "t", "no", answer("a")), answered("r1"));
+      assert.deepEqual(await create(storage, assistant, "t", "no", answer("a")), createAnsweringRun("r1"));
       await storage.finishRun(here, next.lease, finish());
-      await created(storage, assistant, "t", "r5", answer("a"));
-      assert.deepEqual(await create(storage, assistant, "t", "no", answer("b", "c")), answered("r2"));
+      await requireCreated(storage, assistant, "t", "r5", answer("a"));
+      assert.deepEqual(await create(storage, assistant, "t", "no", answer("b", "c")), createAnsweringRun("r2"));
     });
 
     test("is free after a rollback and a deletion; an idempotency key takes precedence", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const idempotency = { route: "/runs", key: "k", body_hash: "1" };
-      const first = await created(storage, assistant, "t", "r1", { ...answer("a"), idempotency });
+      const first = await requireCreated(storage, assistant, "t", "r1", { ...answer("a"), idempotency });
       assert.equal(await storage.findRepeatedRun(here, { ...idempotency, key: "l" }), null);
       const { run } = first;
       const repeatedRun = await storage.findRepeatedRun(here, idempotency);
@@ -154,23 +160,23 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       const again = await create(storage, assistant, "t", "r2", { ...answer("a"), idempotency });
       assert.deepEqual(again, { kind: "repeated", run, same_body: true });
       const replacing = { run: { resume_targets: ["a"], multitask_strategy: "rollback" } } as const;
-      const { stopped } = await created(storage, assistant, "t", "r3", replacing);
-      assert.equal(fates(stopped), "r1 deleted");
-      assert.deepEqual(await create(storage, assistant, "t", "no", answer("a")), answered("r3"));
+      const { stopped } = await requireCreated(storage, assistant, "t", "r3", replacing);
+      assert.equal(formatOutcomes(stopped), "r1 deleted");
+      assert.deepEqual(await create(storage, assistant, "t", "no", answer("a")), createAnsweringRun("r3"));
       assert.equal(await storage.deleteRun(here, "t", "r3", 1000), "deleted");
-      await created(storage, assistant, "t", "r4", answer("a"));
+      await requireCreated(storage, assistant, "t", "r4", answer("a"));
     });
 
     test("accepts one of twenty concurrent resume values", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const outcomes = await Promise.all(
         Array.from({ length: 20 }, (_, i) => create(storage, assistant, "t", `r${i}`, answer("a", `own ${i}`))),
       );
       const won = outcomes.flatMap((outcome) => (outcome.kind === "created" ? [outcome.run.run_id] : []));
       assert.equal(won.length, 1);
       const lost = outcomes.filter(({ kind }) => kind !== "created");
-      assert.deepEqual(lost, Array(19).fill(answered(String(won[0]))));
+      assert.deepEqual(lost, Array(19).fill(createAnsweringRun(String(won[0]))));
     });
   });
 
@@ -178,15 +184,15 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     const limits = { pending_per_thread: 2, pending: 4 };
 
     test("apply to a thread and to the deployment", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const id of ["t", "u", "v"]) await aThread(storage, id);
-      await claimed(storage, assistant, "t", "t0");
-      for (const id of ["t1", "t2"]) await created(storage, assistant, "t", id, { limits });
+      const assistant = await createAssistant(storage);
+      for (const id of ["t", "u", "v"]) await createThread(storage, id);
+      await createClaimedRun(storage, assistant, "t", "t0");
+      for (const id of ["t1", "t2"]) await requireCreated(storage, assistant, "t", id, { limits });
       assert.deepEqual(await create(storage, assistant, "t", "t3", { limits, idempotency }), {
         kind: "thread_full",
         pending: 2,
       });
-      for (const id of ["u1", "u2"]) await created(storage, assistant, "u", id, { limits });
+      for (const id of ["u1", "u2"]) await requireCreated(storage, assistant, "u", id, { limits });
       const full = { kind: "deployment_full", pending: 4 };
       assert.deepEqual(await create(storage, assistant, "v", "v1", { limits, idempotency }), full);
       const outcome = await storage.createRun(here, {
@@ -203,14 +209,14 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await create(storage, assistant, "v", "v1", reject), full);
       const interrupt = { limits, run: { multitask_strategy: "interrupt" } } as const;
       assert.deepEqual(await create(storage, assistant, "v", "v1", interrupt), full);
-      const { stopped } = await created(storage, assistant, "u", "u3", interrupt);
-      assert.equal(fates(stopped), "u1 ended,u2 ended", "what waited on the thread makes room");
-      await created(storage, assistant, "v", "v1", { limits, idempotency });
+      const { stopped } = await requireCreated(storage, assistant, "u", "u3", interrupt);
+      assert.equal(formatOutcomes(stopped), "u1 ended,u2 ended", "what waited on the thread makes room");
+      await requireCreated(storage, assistant, "v", "v1", { limits, idempotency });
     });
 
     test("apply to many concurrent runs", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const many = { pending_per_thread: 1000, pending: 50 };
       const kinds = await Promise.all(
         Array.from(
@@ -221,7 +227,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(kinds.filter((kind) => kind === "created").length, 50);
       assert.equal(kinds.filter((kind) => kind === "deployment_full").length, 30);
       await storage.stopRuns(here, { run_ids: kinds.map((_, i) => `r${i}`) }, "rollback", 2000);
-      await created(storage, assistant, "t", "more", { limits: many });
+      await requireCreated(storage, assistant, "t", "more", { limits: many });
     });
   });
 
@@ -229,10 +235,10 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     const claimDue = (storage: Storage, now: number) => claimNext(storage, here, { ...claimTerms(`at ${now}`), now });
 
     test("waits for its time, and later runs may start before it", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const later = { run: { created_at: 4000 }, claim: { token: "w", lease_until: 5000 } };
-      const outcome = await created(storage, assistant, "t", "r1", later);
+      const outcome = await requireCreated(storage, assistant, "t", "r1", later);
       assert.deepEqual([outcome.run.status, outcome.claimed], ["pending", null]);
       assert.deepEqual([outcome.run.created_at, outcome.run.updated_at], [4000, 1100]);
       assert.deepEqual(await storage.getRun(here, "r1"), outcome.run);
@@ -240,10 +246,10 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.claimRun(here, { ...claimTerms("early"), now: 3999 })).kind, "none");
       const reject = { run: { multitask_strategy: "reject" } } as const;
       assert.deepEqual(await create(storage, assistant, "t", "r2", reject), { kind: "thread_busy" });
-      const { lease } = await claimed(storage, assistant, "t", "r2");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r2");
       assert.equal((await storage.claimRun(here, { ...claimTerms("early"), now: 4000 })).kind, "blocked");
       await storage.finishRun(here, lease, finish());
-      await aRun(storage, assistant, "t", "r3");
+      await createPendingRun(storage, assistant, "t", "r3");
       const first = (await claimDue(storage, 4000)) as ClaimedRun;
       assert.equal(first.run.run_id, "r1", "of those that are due, the oldest of the thread is first");
       await storage.finishRun(here, first.lease, finish({ now: 4100 }));
@@ -251,12 +257,12 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("waits for a requeued run that has stored checkpoints", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const order: string[] = [];
       for (const thread of ["t", "u"]) {
-        await aThread(storage, thread);
-        await created(storage, assistant, thread, `${thread}1`, { run: { created_at: 4000 } });
-        const { lease } = await claimed(storage, assistant, thread, `${thread}2`);
+        await createThread(storage, thread);
+        await requireCreated(storage, assistant, thread, `${thread}1`, { run: { created_at: 4000 } });
+        const { lease } = await createClaimedRun(storage, assistant, thread, `${thread}2`);
         if (thread === "t") await storage.saveProgress(here, lease, progress([checkpoint("c1", {})]), 1200);
         await storage.requeueRun(here, lease, 4100);
         for (let next = await claimDue(storage, 4200); next; next = await claimDue(storage, 4200 + order.length)) {
@@ -268,32 +274,36 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("is stopped as any other run", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      for (const id of ["r1", "r2", "r3"]) await created(storage, assistant, "t", id, { run: { created_at: 4000 } });
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      for (const id of ["r1", "r2", "r3"])
+        await requireCreated(storage, assistant, "t", id, { run: { created_at: 4000 } });
       const named = (run_id: string) => ({ thread_id: "t", run_ids: [run_id] });
-      assert.equal(fates(await storage.stopRuns(here, named("r1"), "interrupt", 2000)), "r1 ended");
-      assert.equal(fates(await storage.stopRuns(here, named("r2"), "rollback", 2000)), "r2 deleted");
+      assert.equal(formatOutcomes(await storage.stopRuns(here, named("r1"), "interrupt", 2000)), "r1 ended");
+      assert.equal(formatOutcomes(await storage.stopRuns(here, named("r2"), "rollback", 2000)), "r2 deleted");
       const claim = { token: "w", lease_until: 5000 };
-      const outcome = await created(storage, assistant, "t", "r4", { run: { multitask_strategy: "interrupt" }, claim });
-      assert.equal(fates(outcome.stopped), "r3 ended");
+      const outcome = await requireCreated(storage, assistant, "t", "r4", {
+        run: { multitask_strategy: "interrupt" },
+        claim,
+      });
+      assert.equal(formatOutcomes(outcome.stopped), "r3 ended");
       assert.ok(outcome.claimed);
     });
   });
 
   api.describe("activity", () => {
     test("counts due, scheduled and running runs", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       assert.deepEqual(await storage.countActiveRuns(here, 1000), {
         pending: 0,
         scheduled: 0,
         running: 0,
         oldest_due: null,
       });
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
-      await created(storage, assistant, "t", "r2", { run: { created_at: 1500 } });
-      await created(storage, assistant, "t", "r3", { run: { created_at: 1200 }, now: 1200 });
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
+      await requireCreated(storage, assistant, "t", "r2", { run: { created_at: 1500 } });
+      await requireCreated(storage, assistant, "t", "r3", { run: { created_at: 1200 }, now: 1200 });
       assert.deepEqual(await storage.countActiveRuns(here, 1400), {
         pending: 1,
         scheduled: 1,
@@ -311,9 +321,9 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("lists the runs of a thread after one of them", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      for (const id of ["r3", "r1", "r2"]) await aRun(storage, assistant, "t", id);
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      for (const id of ["r3", "r1", "r2"]) await createPendingRun(storage, assistant, "t", id);
       const runs = await storage.listRuns(here, "t", { above: 0, limit: 10, offset: 0 });
       assert.deepEqual(
         runs.map(({ run_id, seq }) => [run_id, seq]),

@@ -4,7 +4,15 @@ import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";
 import { countAssistants, countThreads } from "../counts.ts";
-import { anAssistant, aRun, aThread, content, here, type StorageTest, type SuiteApi } from "./material.ts";
+import {
+  content,
+  createAssistant,
+  createPendingRun,
+  createThread,
+  here,
+  type StorageTest,
+  type SuiteApi,
+} from "./material.ts";
 
 export function assistantTests(api: SuiteApi, test: StorageTest): void {
   api.describe("assistants", () => {
@@ -23,7 +31,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("stores a new version with each update", async (storage) => {
-      const before = await anAssistant(storage);
+      const before = await createAssistant(storage);
       const rename = (name: string) => storage.updateAssistant(here, "a", (row) => ({ ...row, name }), 2000);
       const [two, three] = await Promise.all([rename("Two"), rename("Three")]);
       assert.deepEqual([two?.version, three?.version].sort(), [2, 3]);
@@ -42,7 +50,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("calls `next` with the result of the other update", async (storage) => {
-      await anAssistant(storage, { metadata: { count: 0 } });
+      await createAssistant(storage, { metadata: { count: 0 } });
       const add = () =>
         storage.updateAssistant(
           here,
@@ -56,7 +64,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("activates a stored version, and the next update counts on from the highest", async (storage) => {
-      const first = await anAssistant(storage, { name: "One", metadata: { m: 1 } });
+      const first = await createAssistant(storage, { name: "One", metadata: { m: 1 } });
       await storage.updateAssistant(here, "a", (row) => ({ ...row, name: "Two", metadata: { m: 2 } }), 2000);
       const outcome = await storage.setLatest(here, "a", 1, 3000);
       assert.equal(outcome.kind, "updated");
@@ -78,7 +86,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("lists versions by metadata and page", async (storage) => {
-      await anAssistant(storage, { metadata: { even: false } });
+      await createAssistant(storage, { metadata: { even: false } });
       for (let n = 2; n <= 6; n++) {
         await storage.updateAssistant(here, "a", (row) => ({ ...row, metadata: { even: n % 2 === 0 } }), n);
       }
@@ -94,7 +102,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
     test("searches by graph, name and order, with exact totals", async (storage) => {
       const names = ["Beta_one", "alpha%", "ALPHABET", "gamma", "Ünder"];
       for (const [i, name] of names.entries()) {
-        await anAssistant(storage, { assistant_id: `a${i}`, name, graph_id: i < 3 ? "g1" : "g2" }, 1000 + (i % 2));
+        await createAssistant(storage, { assistant_id: `a${i}`, name, graph_id: i < 3 ? "g1" : "g2" }, 1000 + (i % 2));
       }
       const search = async (query: Partial<Parameters<Storage["searchAssistants"]>[1]>) => {
         const matches = await storage.searchAssistants(here, {
@@ -124,7 +132,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("deletes an assistant with its versions, and with its threads if requested", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const threads: readonly [string, JsonObject][] = [
         ["mine", { assistant_id: "a", more: [1] }],
         ["other", { assistant_id: "b" }],
@@ -132,8 +140,8 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
         ["listed", { assistant_id: ["a"] }],
         ["none", {}],
       ];
-      for (const [thread_id, metadata] of threads) await aThread(storage, thread_id, metadata);
-      await aRun(storage, assistant, "mine", "r1");
+      for (const [thread_id, metadata] of threads) await createThread(storage, thread_id, metadata);
+      await createPendingRun(storage, assistant, "mine", "r1");
       assert.equal(await storage.deleteAssistant(here, "nobody", { delete_threads: true }), false);
       assert.equal(await storage.deleteAssistant(here, "a", { delete_threads: true }), true);
       assert.equal(await storage.deleteAssistant(here, "a", { delete_threads: true }), false);
@@ -143,7 +151,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await countThreads(storage, here, {}), 4);
       assert.equal(await countThreads(storage, here, { metadata: { assistant_id: "a" } }), 0);
 
-      await anAssistant(storage, { assistant_id: "b" });
+      await createAssistant(storage, { assistant_id: "b" });
       assert.equal(await storage.deleteAssistant(here, "b", { delete_threads: false }), true);
       assert.equal(await countThreads(storage, here, {}), 4);
     });

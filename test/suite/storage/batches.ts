@@ -4,10 +4,10 @@ import assert from "node:assert/strict";
 import type { AssistantRow, CreateRun, CreateRunsResult, NewRun, Storage } from "../../../lib/storage/mod.ts";
 import { countThreads } from "../counts.ts";
 import {
-  anAssistant,
-  aThread,
   claimNext,
   claimTerms,
+  createAssistant,
+  createThread,
   here,
   newRun,
   type StorageTest,
@@ -21,7 +21,7 @@ const key = (name: string, body_hash = "h"): NonNullable<CreateRun["idempotency"
 });
 
 /** Returns the request of a run on a new thread. */
-function alone(
+function createRequest(
   assistant: AssistantRow,
   run_id: string,
   changes: Partial<CreateRun> = {},
@@ -48,13 +48,13 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("createRuns", () => {
     test("creates all runs in their order, and claims the requested ones", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const claim = { token: "w", lease_until: 5000 };
       const requests = [
-        alone(assistant, "r1"),
-        alone(assistant, "r2", { claim }),
-        alone(assistant, "r3", { claim: { ...claim, token: "never" } }, { created_at: 4000 }),
-        alone(assistant, "r4", {
+        createRequest(assistant, "r1"),
+        createRequest(assistant, "r2", { claim }),
+        createRequest(assistant, "r3", { claim: { ...claim, token: "never" } }, { created_at: 4000 }),
+        createRequest(assistant, "r4", {
           create_thread: { thread_id: "thread-r4", metadata: { a: 1 }, config: {}, stateless: false },
         }),
       ];
@@ -74,8 +74,8 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("creates no run if one cannot be created, and returns which and why", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const thread = await storage.getThread(here, "t");
       const expected = { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? 0 };
       const onThread = (run_id: string, changes: Partial<CreateRun> = {}, run?: Partial<NewRun>): CreateRun => ({
@@ -93,8 +93,10 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
           "the assistant changed",
           refused(0, { kind: "stale" }),
           [
-            alone(assistant, "r1", { claim, idempotency: key("k") }),
-            alone(assistant, "r2", { expected: { assistant_revision: assistant.revision - 1, thread_revision: null } }),
+            createRequest(assistant, "r1", { claim, idempotency: key("k") }),
+            createRequest(assistant, "r2", {
+              expected: { assistant_revision: assistant.revision - 1, thread_revision: null },
+            }),
           ],
         ],
         [
@@ -110,12 +112,14 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
         [
           "the deployment is full",
           refused(2, { kind: "deployment_full", pending: 0 }),
-          ["r1", "r2", "r3"].map((id) => alone(assistant, id, { limits, idempotency: key(id) })),
+          ["r1", "r2", "r3"].map((id) => createRequest(assistant, id, { limits, idempotency: key(id) })),
         ],
         [
           "the deployment is full but for one that is claimed",
           refused(3, { kind: "deployment_full", pending: 0 }),
-          ["r1", "r2", "r3", "r4"].map((id) => alone(assistant, id, { limits, ...(id === "r2" ? { claim } : {}) })),
+          ["r1", "r2", "r3", "r4"].map((id) =>
+            createRequest(assistant, id, { limits, ...(id === "r2" ? { claim } : {}) }),
+          ),
         ],
         [
           "its thread has another one of them",
@@ -136,22 +140,22 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
         oldest_due: null,
       });
       // A failed batch keeps no idempotency key.
-      const keyed = ["r1", "r2"].map((id) => alone(assistant, id, { limits, idempotency: key(id) }));
+      const keyed = ["r1", "r2"].map((id) => createRequest(assistant, id, { limits, idempotency: key(id) }));
       assert.equal((await storage.createRuns(here, keyed)).kind, "created");
-      const again = await storage.createRuns(here, [alone(assistant, "r5", { idempotency: key("k") })]);
+      const again = await storage.createRuns(here, [createRequest(assistant, "r5", { idempotency: key("k") })]);
       assert.equal(again.kind, "created");
     });
 
     test("leaves concurrently created rows unchanged, and is created once by concurrent requests", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const batch = (name: string): CreateRun[] =>
-        ["a", "b"].map((of) => alone(assistant, `${name}-${of}`, { idempotency: key(of) }));
-      const broken = alone(assistant, "never", { expected: { assistant_revision: -1, thread_revision: null } });
+        ["a", "b"].map((of) => createRequest(assistant, `${name}-${of}`, { idempotency: key(of) }));
+      const broken = createRequest(assistant, "never", { expected: { assistant_revision: -1, thread_revision: null } });
       const outcomes = await Promise.all(
         Array.from({ length: 6 }, (_, i) =>
           i % 2 === 0
             ? storage.createRuns(here, batch(`r${i}`))
-            : storage.createRuns(here, [alone(assistant, `alone${i}`), ...(i === 1 ? [broken] : [])]),
+            : storage.createRuns(here, [createRequest(assistant, `alone${i}`), ...(i === 1 ? [broken] : [])]),
         ),
       );
       const batches = outcomes.filter((_, i) => i % 2 === 0);
@@ -168,9 +172,9 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("finds its idempotency keys again, and rejects them if only some are known", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const ask = (name: string, ...keys: readonly NonNullable<CreateRun["idempotency"]>[]): CreateRun[] =>
-        keys.map((idempotency, i) => alone(assistant, `${name}${i}`, { idempotency }));
+        keys.map((idempotency, i) => createRequest(assistant, `${name}${i}`, { idempotency }));
       const outcome = await storage.createRuns(here, ask("r", key("a"), key("b")));
       assert.ok(outcome.kind === "created");
       const [a, b] = outcome.created.map(({ run }) => run);
@@ -195,11 +199,11 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("applies the limits to many concurrent batches", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const limits = { pending_per_thread: 1, pending: 50 };
       const kinds = await Promise.all(
         Array.from({ length: 20 }, async (_, i) => {
-          const requests = Array.from({ length: 4 }, (_, j) => alone(assistant, `r${i}-${j}`, { limits }));
+          const requests = Array.from({ length: 4 }, (_, j) => createRequest(assistant, `r${i}-${j}`, { limits }));
           return (await storage.createRuns(here, requests)).kind;
         }),
       );

@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import type { AssistantRow, ClaimedRun, DurableCallProgress, Progress, Storage } from "../../../lib/storage/mod.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
   checkpoint,
-  claimed,
   claimNext,
   claimTerms,
+  createAssistant,
+  createClaimedRun,
+  createPendingRun,
+  createThread,
   finish,
   here,
   progress,
@@ -20,7 +20,7 @@ import {
 
 const start = { graph_id: "echo", origin: '{"input":1}' };
 
-const added = (call: Partial<DurableCallProgress>): Progress => ({
+const createAddition = (call: Partial<DurableCallProgress>): Progress => ({
   ...progress([]),
   call: { call_id: "c1", entries: [], ...call },
 });
@@ -28,11 +28,11 @@ const added = (call: Partial<DurableCallProgress>): Progress => ({
 const entry = (idx: number): { idx: number; entry: string } => ({ idx, entry: JSON.stringify({ idx }) });
 
 /** Claims a run on thread `t` and opens a durable call for it. */
-async function opened(storage: Storage): Promise<ClaimedRun> {
-  const assistant = await anAssistant(storage);
-  await aThread(storage, "t");
-  const run = await claimed(storage, assistant, "t", "r1");
-  const first = { ...added({ start, entries: [entry(0)] }), ...progress([checkpoint("k1", { x: "v" })]) };
+async function openCall(storage: Storage): Promise<ClaimedRun> {
+  const assistant = await createAssistant(storage);
+  await createThread(storage, "t");
+  const run = await createClaimedRun(storage, assistant, "t", "r1");
+  const first = { ...createAddition({ start, entries: [entry(0)] }), ...progress([checkpoint("k1", { x: "v" })]) };
   assert.equal(await storage.saveProgress(here, run.lease, first, 2000), true);
   return run;
 }
@@ -46,7 +46,7 @@ const suspend = (
   storage.suspendRun(
     here,
     lease,
-    { progress: added({ entries: [entry(1)] }), due_at, waiting_for: [{ kind: "wait" }], last_event_seq },
+    { progress: createAddition({ entries: [entry(1)] }), due_at, waiting_for: [{ kind: "wait" }], last_event_seq },
     3000,
   );
 
@@ -56,7 +56,7 @@ const readJournal = async (storage: Storage, thread_id = "t", call_id = "c1"): P
 export function callTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a durable call", () => {
     test("grows with the saves of its run, and not without the lease", async (storage) => {
-      const { lease } = await opened(storage);
+      const { lease } = await openCall(storage);
       const call = await storage.getCall(here, "t", "c1");
       assert.deepEqual(
         [call?.run_id, call?.graph_id, call?.origin, call?.due_at, call?.ended_at],
@@ -64,26 +64,26 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       );
       assert.equal((await storage.getRun(here, "r1"))?.call_id, "c1");
       assert.equal((await storage.getNewestCall(here, "t"))?.call_id, "c1");
-      const addition = added({ entries: [entry(1), entry(2)] });
+      const addition = createAddition({ entries: [entry(1), entry(2)] });
       assert.equal(await storage.saveProgress(here, lease, addition, 2000), true);
       assert.equal(await storage.saveProgress(here, lease, addition, 2000), true, "again");
       const stranger = { ...lease, token: "other" };
-      assert.equal(await storage.saveProgress(here, stranger, added({ entries: [entry(3)] }), 2000), false);
+      assert.equal(await storage.saveProgress(here, stranger, createAddition({ entries: [entry(3)] }), 2000), false);
       assert.deepEqual(await readJournal(storage), [0, 1, 2]);
       assert.deepEqual(await storage.readJournalEntries(here, "t", "c1", 2), [entry(2)]);
       assert.equal(await storage.getCall(there, "t", "c1"), null);
       await storage.finishRun(
         here,
         lease,
-        finish({ progress: added({ release: { due_at: null, ended: true, last_event_seq: 0 } }), now: 5000 }),
+        finish({ progress: createAddition({ release: { due_at: null, ended: true, last_event_seq: 0 } }), now: 5000 }),
       );
       assert.equal((await storage.getCall(here, "t", "c1"))?.ended_at, 5000);
     });
 
     test("returns long journals in parts, in order", async (storage) => {
-      const { lease } = await opened(storage);
+      const { lease } = await openCall(storage);
       const entries = Array.from({ length: 2_600 }, (_, i) => entry(i + 1));
-      await storage.saveProgress(here, lease, added({ entries }), 2000);
+      await storage.saveProgress(here, lease, createAddition({ entries }), 2000);
       const first = await storage.readJournalEntries(here, "t", "c1", 0);
       const remainingEntries = await storage.readJournalEntries(here, "t", "c1", first.length);
       assert.deepEqual(
@@ -95,7 +95,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("a suspended run", () => {
     test("releases its thread lock, and is claimed when it is due", async (storage) => {
-      const run = await opened(storage);
+      const run = await openCall(storage);
       assert.deepEqual(await suspend(storage, run, 9_000), { due_at: 9_000 });
       const row = await storage.getRun(here, "r1");
       assert.deepEqual(
@@ -116,19 +116,19 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("keeps its thread, and does not count as pending", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const run = await opened(storage);
+      const assistant = await createAssistant(storage);
+      const run = await openCall(storage);
       await suspend(storage, run, null);
-      await aRun(storage, assistant, "t", "r2");
+      await createPendingRun(storage, assistant, "t", "r2");
       assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 1e12 }), null);
-      await aThread(storage, "t2");
+      await createThread(storage, "t2");
       const limits = { pending_per_thread: 10, pending: 2 };
       const outcome = await storage.createRun(here, { ...(await request(storage, assistant, "t2", "r3")), limits });
       assert.equal(outcome.kind, "created", "one run is pending");
     });
 
     test("is due at once after an event that its attempt has not received, and after a stop", async (storage) => {
-      const run = await opened(storage);
+      const run = await openCall(storage);
       const event = { name: "go", occurrence: null, payload: { a: 1 } };
       assert.equal(await storage.addCallEvent(here, { thread_id: "t", call_id: "c1" }, event, 2500), "stored");
       assert.deepEqual(await suspend(storage, run, null), { due_at: 3000 });
@@ -147,7 +147,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("is deleted with its journal by a rollback or a deletion", async (storage) => {
-      const run = await opened(storage);
+      const run = await openCall(storage);
       await suspend(storage, run, null);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 5000);
       assert.equal(await storage.getCall(here, "t", "c1"), null);
@@ -157,9 +157,9 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("the events of a durable call", () => {
     test("are stored once by their token", async (storage) => {
-      const { lease } = await opened(storage);
+      const { lease } = await openCall(storage);
       const tokens = [{ token_hash: "h", name: "go", occurrence: 1 }];
-      await storage.saveProgress(here, lease, added({ tokens }), 2000);
+      await storage.saveProgress(here, lease, createAddition({ tokens }), 2000);
       assert.equal(await storage.findToken(here, "other"), null);
       assert.equal(await storage.findToken(there, "h"), null);
       const storedToken = await storage.findToken(here, "h");
@@ -177,7 +177,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       await storage.finishRun(
         here,
         lease,
-        finish({ progress: added({ release: { due_at: null, ended: true, last_event_seq: 0 } }) }),
+        finish({ progress: createAddition({ release: { due_at: null, ended: true, last_event_seq: 0 } }) }),
       );
       assert.equal(
         await storage.addCallEvent(here, to, { name: "go", occurrence: null, payload: 3 }, 9000),
@@ -187,11 +187,11 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("make a call due that has no active run", async (storage) => {
-      const { lease } = await opened(storage);
+      const { lease } = await openCall(storage);
       await storage.finishRun(
         here,
         lease,
-        finish({ progress: added({ release: { due_at: 9000, ended: false, last_event_seq: 0 } }) }),
+        finish({ progress: createAddition({ release: { due_at: 9000, ended: false, last_event_seq: 0 } }) }),
       );
       assert.deepEqual(await storage.listDueCalls(here, 8999, 10), []);
       const [dueCall] = await storage.listDueCalls(here, 9000, 10);
@@ -211,11 +211,11 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("hide no due call behind those of busy threads", async (storage) => {
-      const { lease } = await opened(storage);
+      const { lease } = await openCall(storage);
       const release = { due_at: 9000, ended: false, last_event_seq: 0 };
-      await storage.finishRun(here, lease, finish({ progress: added({ release }) }));
+      await storage.finishRun(here, lease, finish({ progress: createAddition({ release }) }));
       const assistant = (await storage.getAssistant(here, "a")) as AssistantRow;
-      const { lease: otherLease } = await claimed(storage, assistant, "t", "r2");
+      const { lease: otherLease } = await createClaimedRun(storage, assistant, "t", "r2");
       assert.deepEqual(await storage.listDueCalls(here, 9000, 10), []);
       await storage.finishRun(here, otherLease, finish());
       assert.equal((await storage.listDueCalls(here, 9000, 10)).length, 1);
@@ -224,7 +224,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("a copy of a thread", () => {
     test("has the durable calls of its ended runs", async (storage) => {
-      const { lease } = await opened(storage);
+      const { lease } = await openCall(storage);
       const copy = async (thread_id: string): Promise<void> => {
         const thread = await storage.getThread(here, "t");
         const expected_revision = thread?.revision as number;
@@ -236,7 +236,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       await storage.finishRun(
         here,
         lease,
-        finish({ progress: added({ release: { due_at: 9000, ended: false, last_event_seq: 0 } }) }),
+        finish({ progress: createAddition({ release: { due_at: 9000, ended: false, last_event_seq: 0 } }) }),
       );
       await copy("late");
       assert.deepEqual(await readJournal(storage, "late"), [0]);

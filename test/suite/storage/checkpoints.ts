@@ -4,12 +4,12 @@ import type { ChannelValue } from "../../../lib/executor/contract.ts";
 import type { Json } from "../../../lib/json.ts";
 import type { SavedCheckpoint, SavedValue, Storage } from "../../../lib/storage/mod.ts";
 import {
-  aLease,
-  anAssistant,
-  aThread,
   checkpoint,
-  claimed,
-  finished,
+  createAssistant,
+  createClaimedRun,
+  createFinishedRun,
+  createLease,
+  createThread,
   here,
   progress,
   type StorageTest,
@@ -23,7 +23,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       const nothing = { count: 0, bytes: 0 };
       const none = { checkpoints: nothing, channel_values: { ...nothing, by_channel: {} }, pending_writes: nothing };
       assert.deepEqual(await storage.getThreadSize(here, "t"), none);
-      const lease = await aLease(storage);
+      const lease = await createLease(storage);
       assert.deepEqual(await storage.getThreadSize(here, "t"), none);
       const blob = new Uint8Array([0, 255, 1]);
       const first: SavedCheckpoint = {
@@ -57,7 +57,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("return the start of a channel", async (storage) => {
-      const lease = await aLease(storage);
+      const lease = await createLease(storage);
       const json = (channel: string, version: string, data: string, extends_version?: string): SavedValue => ({
         ...{ channel, version, type: "json", data },
         ...(extends_version === undefined ? {} : { extends_version }),
@@ -100,7 +100,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("return text and bytes unchanged, in their order", async (storage) => {
-      const lease = await aLease(storage);
+      const lease = await createLease(storage);
       const bytes = new Uint8Array([0, 255, 1, 128]);
       const odd = 'ch"a.n$[n]el \\ é😀\n';
       const first: SavedCheckpoint = {
@@ -134,7 +134,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are replaced by a second save, at their position", async (storage) => {
-      const lease = await aLease(storage);
+      const lease = await createLease(storage);
       const withValue = (id: string, x: Json): SavedCheckpoint => checkpoint(id, { x }, null, "v1");
       await storage.saveProgress(here, lease, progress([withValue("c1", 1), checkpoint("c2", {})]), 1200);
       await storage.saveProgress(here, lease, progress([{ ...withValue("c1", 2), metadata: { again: true } }]), 1300);
@@ -148,11 +148,11 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("of another run are never changed or claimed", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const withValue = (x: Json): SavedCheckpoint => ({ ...checkpoint("c1", { x }, null, "v1"), metadata: { x } });
-      await finished(storage, assistant, "t", "r1", { head: "c1" }, { progress: progress([withValue(1)]) });
-      const { lease } = await claimed(storage, assistant, "t", "r2");
+      await createFinishedRun(storage, assistant, "t", "r1", { head: "c1" }, { progress: progress([withValue(1)]) });
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r2");
       await storage.saveProgress(here, lease, progress([withValue(2)]), 1200);
       const look = async () => {
         const stored = await storage.getCheckpoint(here, "t", { ns: "", checkpoint_id: "c1" });
@@ -164,12 +164,19 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are found by run and namespace, newest only if requested", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const inner = { ...checkpoint("s1", {}), ns: "sub|1" };
       const saved = progress([checkpoint("c1", {}), inner, checkpoint("c2", {})]);
-      await finished(storage, assistant, "t", "r1", { head: "c2" }, { progress: saved });
-      await finished(storage, assistant, "t", "r2", { head: "c3" }, { progress: progress([checkpoint("c3", {})]) });
+      await createFinishedRun(storage, assistant, "t", "r1", { head: "c2" }, { progress: saved });
+      await createFinishedRun(
+        storage,
+        assistant,
+        "t",
+        "r2",
+        { head: "c3" },
+        { progress: progress([checkpoint("c3", {})]) },
+      );
       const id = async (at: Parameters<Storage["getCheckpoint"]>[2]) =>
         (await storage.getCheckpoint(here, "t", at))?.checkpoint_id;
       assert.equal(await id({ ns: "" }), "c3");
@@ -180,7 +187,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are listed newest first, by namespace, age and metadata", async (storage) => {
-      const lease = await aLease(storage);
+      const lease = await createLease(storage);
       const all = Array.from({ length: 450 }, (_, i): SavedCheckpoint => {
         const base = checkpoint(`c${String(i).padStart(3, "0")}`, { i });
         return {
@@ -214,7 +221,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are complete for a long run that was saved in few calls, in their order", async (storage) => {
-      const lease = await aLease(storage);
+      const lease = await createLease(storage);
       const bytes = (n: number) => new Uint8Array([n, 0, 255]);
       const saved = Array.from({ length: 40 }, (_, i): SavedCheckpoint => {
         const [a, b] = [`${i % 3 ? i : i - 1}`, `${i}`];
@@ -259,7 +266,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("append deltas to their base", async (storage) => {
-      const lease = await aLease(storage);
+      const lease = await createLease(storage);
       const parts: readonly [data: string | Uint8Array, extended: string | undefined, whole: Json][] = [
         ["[]", undefined, []],
         ['[{"a":"]["}]', "v1", [{ a: "][" }]],
@@ -297,13 +304,13 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("return writes in order; those of the newest run take precedence", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const first = progress(
         [checkpoint("c1", {})],
         [write("c1", "b", 1, "old"), write("c1", "b", 0, "x"), write("c1", "a", -2, "y"), write("c1", "b", 1, "new")],
       );
-      await finished(storage, assistant, "t", "r1", { head: "c1" }, { progress: first });
+      await createFinishedRun(storage, assistant, "t", "r1", { head: "c1" }, { progress: first });
       const readCheckpoints = async () => {
         const stored = await storage.getCheckpoint(here, "t", { ns: "", checkpoint_id: "c1" });
         return stored?.writes.map(({ task_id, idx, channel, data }) => `${task_id}${idx}:${channel}=${data}`).join(" ");
@@ -311,7 +318,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await readCheckpoints(), 'a-2:ch="y" b0:ch="x" b1:ch="new"');
       // r0 sorts before r1 but is the later run.
       const answer = progress([], [write("c1", "b", 1, "answer"), write("c1", "c", 0, "z")]);
-      await finished(storage, assistant, "t", "r0", {}, { progress: answer });
+      await createFinishedRun(storage, assistant, "t", "r0", {}, { progress: answer });
       assert.equal(await readCheckpoints(), 'a-2:ch="y" b0:ch="x" b1:ch="answer" c0:ch="z"');
       await storage.deleteRun(here, "t", "r0", 9_000);
       assert.equal(

@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import type { ClaimedRun, ClaimRequest, Storage } from "../../../lib/storage/mod.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
   checkpoint,
-  claimed,
   claimNext,
   claimTerms,
+  createAssistant,
+  createClaimedRun,
+  createPendingRun,
+  createThread,
   finish,
   here,
   newRun,
@@ -25,8 +25,8 @@ const claimLog = async (storage: Storage, run_id: string): Promise<unknown> =>
 export function claimTests(api: SuiteApi, test: StorageTest): void {
   api.describe("claimRun", () => {
     test("returns whether runs wait for their threads, or none is due", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const kind = async (now: number): Promise<string> =>
         (await storage.claimRun(here, { token: `at ${now}`, lease_until: now + 5000, graph_ids: ["echo"], now })).kind;
       assert.equal(await kind(2000), "none");
@@ -37,8 +37,8 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("takes the oldest run of the thread that is due longest", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const id of ["t", "u"]) await aThread(storage, id);
+      const assistant = await createAssistant(storage);
+      for (const id of ["t", "u"]) await createThread(storage, id);
       for (const [i, [thread, run]] of [
         ["t", "t1"],
         ["t", "t2"],
@@ -63,8 +63,8 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("never puts a run before an earlier one, even if its request was prepared first", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const first = await request(storage, assistant, "t", "r1");
       await storage.createRun(here, { ...first, run: newRun("t", "r1", { created_at: 1300 }), now: 1300 });
       const second = await request(storage, assistant, "t", "r2");
@@ -79,12 +79,12 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("reads no clock for a run that was due at its creation, because the clock may be set back", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       for (const [thread, created_at] of [
         ["t", 5000],
         ["u", 6000],
       ] as const) {
-        await aThread(storage, thread);
+        await createThread(storage, thread);
         const terms = await request(storage, assistant, thread, `${thread}1`);
         await storage.createRun(here, { ...terms, run: newRun(thread, `${thread}1`, { created_at }), now: 5000 });
       }
@@ -104,7 +104,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("orders runs with a start time and others by how long they are due", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       for (const [run_id, created_at, now] of [
         ["a1", 1500, 1500],
         ["b1", 1400, 1100],
@@ -112,7 +112,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
         ["d1", 1200, 1100],
       ] as const) {
         const thread = run_id.slice(0, 1);
-        await aThread(storage, thread);
+        await createThread(storage, thread);
         const terms = await request(storage, assistant, thread, run_id);
         await storage.createRun(here, { ...terms, run: newRun(thread, run_id, { created_at }), now });
       }
@@ -124,8 +124,8 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("keeps the order of a thread for any clocks and graphs of its runs", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       for (const [run_id, graph_id, now] of [
         ["r1", "other", 1300],
         ["r2", "echo", 1200],
@@ -139,10 +139,10 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("gives each of many workers a different thread", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       for (const thread of ["t", "u", "v"]) {
-        await aThread(storage, thread);
-        for (const n of [1, 2]) await aRun(storage, assistant, thread, `${thread}${n}`);
+        await createThread(storage, thread);
+        for (const n of [1, 2]) await createPendingRun(storage, assistant, thread, `${thread}${n}`);
       }
       const claims = await Promise.all(
         Array.from({ length: 8 }, (_, i) => claimNext(storage, here, claimTerms(`w${i}`))),
@@ -158,13 +158,13 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("counts the claim number of its thread, also for a run that is claimed again or only ended", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const id of ["t", "u"]) await aThread(storage, id);
+      const assistant = await createAssistant(storage);
+      for (const id of ["t", "u"]) await createThread(storage, id);
       const turns = async (...run_ids: readonly string[]) =>
         Promise.all(run_ids.map(async (run_id) => (await storage.getRun(here, run_id))?.claim_number));
-      const first = await claimed(storage, assistant, "t", "t1");
+      const first = await createClaimedRun(storage, assistant, "t", "t1");
       assert.equal(first.run.claim_number, 1);
-      for (const id of ["t2", "t3"]) await aRun(storage, assistant, "t", id);
+      for (const id of ["t2", "t3"]) await createPendingRun(storage, assistant, "t", id);
       assert.deepEqual(await turns("t1", "t2", "t3"), [1, 0, 0]);
       const next = (await storage.finishRun(here, first.lease, finish({ next: claimTerms("w2") })))?.next as ClaimedRun;
       assert.deepEqual([next.run.run_id, next.run.claim_number], ["t2", 2]);
@@ -176,7 +176,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       const late = { ...claimTerms("w4"), now: 9e9, lease_until: 1e10 };
       const stopped = (await claimNext(storage, here, late)) as ClaimedRun;
       assert.deepEqual([stopped.cancelled, stopped.run.claim_number], [true, 4]);
-      assert.equal((await claimed(storage, assistant, "u", "u1")).run.claim_number, 1);
+      assert.equal((await createClaimedRun(storage, assistant, "u", "u1")).run.claim_number, 1);
       const outcome = await storage.createRun(here, {
         run: newRun("v", "v1"),
         expected: { assistant_revision: assistant.revision, thread_revision: null },
@@ -187,12 +187,12 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.ok(outcome.kind === "created");
       assert.deepEqual([outcome.run.claim_number, outcome.claimed?.run.claim_number], [1, 1]);
       await storage.finishRun(here, (outcome.claimed as ClaimedRun).lease, finish());
-      assert.equal((await claimed(storage, assistant, "v", "v2")).run.claim_number, 2);
+      assert.equal((await createClaimedRun(storage, assistant, "v", "v2")).run.claim_number, 2);
     });
 
     test("is logged with its worker, for every kind of claim", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const log = (run_id: string) => claimLog(storage, run_id);
       const create = async (run_id: string, worker: string) =>
         storage.createRun(here, {
@@ -219,9 +219,9 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("drops the oldest claims from a long log", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      let { lease } = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      let { lease } = await createClaimedRun(storage, assistant, "t", "r1");
       const worker = "w".repeat(900);
       for (let now = 2001; now <= 2009; now++) {
         assert.ok(await storage.requeueRun(here, lease, now));
@@ -234,9 +234,9 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("takes only runs of the requested graphs", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      await aRun(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      await createPendingRun(storage, assistant, "t", "r1");
       assert.equal(await claimNext(storage, here, { ...claimTerms("w"), graph_ids: [] }), null);
       assert.equal(await claimNext(storage, here, { ...claimTerms("w"), graph_ids: ["other"] }), null);
       assert.equal(
@@ -246,18 +246,18 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("a late claim starts its run no earlier than the thread's last change", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      for (const run_id of ["r1", "r2"]) await aRun(storage, assistant, "t", run_id);
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      for (const run_id of ["r1", "r2"]) await createPendingRun(storage, assistant, "t", run_id);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "interrupt", 1300);
       const late = await claimNext(storage, here, { ...claimTerms("w"), now: 1200 });
       assert.deepEqual([late?.run.run_id, late?.run.started_at], ["r2", 1300]);
     });
 
     test("takes over after the lease has expired; the first worker writes nothing more", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
       assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 4999 }), null);
       assert.deepEqual(await storage.renewLease(here, lease, 7000), { cancelled: false });
       // A renewal that was sent earlier arrives later.
@@ -284,9 +284,9 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("returns whether an earlier attempt has stored a root checkpoint", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const first = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const first = await createClaimedRun(storage, assistant, "t", "r1");
       const inner = { ...checkpoint("s1", {}), ns: "sub" };
       await storage.saveProgress(here, first.lease, progress([inner]), 1200);
       const second = (await claimNext(storage, here, { ...claimTerms("w2"), now: 5000 })) as ClaimedRun;
@@ -307,9 +307,9 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       terms: Partial<ClaimRequest>,
       store: (claim: ClaimedRun, now: number) => Promise<unknown>,
     ): Promise<number> {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      let claim = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      let claim = await createClaimedRun(storage, assistant, "t", "r1");
       for (let now = 5000; ; now += 1000) {
         await store(claim, now - 500);
         const next = { ...claimTerms(`w${now}`), now, lease_until: now + 1000, ...terms };

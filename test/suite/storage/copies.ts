@@ -2,33 +2,33 @@
 import assert from "node:assert/strict";
 import type { StoredCheckpoint } from "../../../lib/executor/contract.ts";
 import type { NewThreadState, Progress, SavedCheckpoint, Scope, Storage } from "../../../lib/storage/mod.ts";
-import { dice } from "../workload.ts";
+import { createDice } from "../workload.ts";
 import {
-  anAssistant,
-  aThread,
   checkpoint,
-  claimed,
+  createAssistant,
+  createClaimedRun,
+  createFinishedRun,
+  createSeeds,
+  createThread,
   finish,
-  finished,
   here,
   newRun,
   progress,
   request,
   type StorageTest,
   type SuiteApi,
-  seeds,
   stateless,
   there,
   write,
 } from "./material.ts";
-import { aState, findThreadIds, ids, listAllCheckpoints, only, readState, thread } from "./states.ts";
+import { createOwnerScope, createState, findThreadIds, ids, listAllCheckpoints, readState, thread } from "./states.ts";
 export function copyTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a copy of a thread", () => {
     const copy = (storage: Storage, expected_revision: number, to = "copy", scope = here) =>
       storage.copyThread(scope, { from: "t", expected_revision, thread_id: to, metadata: { copied: true } }, 4000);
 
     test("has its whole state and no runs", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const { thread: copiedThread } = await storage.createThread(
         here,
         {
@@ -49,7 +49,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
         ...checkpoint("c1", { n: 0 }),
         metadata: { thread_id: "elsewhere" },
       };
-      await finished(
+      await createFinishedRun(
         storage,
         assistant,
         "t",
@@ -97,15 +97,15 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("continues separately: a later run answers it, and neither thread changes the other", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const { revision } = await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      const { revision } = await createThread(storage, "t");
       for (const id of ["r5", "r6", "r7"]) {
         const steps = progress([checkpoint(`c-${id}`, {})], [write("c-r5", "task", 0, id)]);
-        await finished(storage, assistant, "t", id, { head: `c-${id}` }, { progress: steps });
+        await createFinishedRun(storage, assistant, "t", id, { head: `c-${id}` }, { progress: steps });
       }
       assert.equal((await copy(storage, revision)).kind, "copied");
       // Its id sorts before the ids of the other runs with writes, but it is the latest run.
-      const { lease, thread: copied } = await claimed(storage, assistant, "copy", "r0");
+      const { lease, thread: copied } = await createClaimedRun(storage, assistant, "copy", "r0");
       assert.equal(copied.head, "c-r7");
       const steps = progress([checkpoint("d", {}, "c-r7")], [write("c-r5", "task", 0, "answer")]);
       await storage.saveProgress(here, lease, steps, 1200);
@@ -116,7 +116,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       await storage.stopRuns(here, { thread_id: "copy", run_ids: ["r0"] }, "rollback", 1300);
       assert.equal(await readState(storage, "copy", "c-r5"), 'task0="r7"');
       const update = {
-        ...aState("e", {}, { progress: progress([checkpoint("e", {})], [write("c-r5", "task", 0, "u")]) }),
+        ...createState("e", {}, { progress: progress([checkpoint("e", {})], [write("c-r5", "task", 0, "u")]) }),
       };
       assert.equal(await storage.writeState(here, "copy", { ...update, expected_head: "c-r7" }, 1400), "written");
       assert.equal(await readState(storage, "copy", "c-r5"), 'task0="u"');
@@ -125,12 +125,12 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("of a busy thread has the state from before the active runs, and none of their writes", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const { revision } = await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      const { revision } = await createThread(storage, "t");
       const first = progress([checkpoint("c1", { n: 1 })], [write("c1", "task", 0, "asked")]);
-      await finished(storage, assistant, "t", "r1", { head: "c1", scalars: { n: 1 } }, { progress: first });
+      await createFinishedRun(storage, assistant, "t", "r1", { head: "c1", scalars: { n: 1 } }, { progress: first });
       const before = await listAllCheckpoints(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r2");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r2");
       const steps = progress([checkpoint("c2", { n: 2 }, "c1")], [write("c1", "task", 0, "answered")]);
       assert.equal(await storage.saveProgress(here, lease, steps, 1200), true);
       assert.equal(await ids(storage, "t"), "c2,c1");
@@ -150,9 +150,9 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("is rejected if the thread has changed or does not exist, or the target exists", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const { revision } = await aThread(storage, "t", { owner: "ada" });
-      await finished(
+      const assistant = await createAssistant(storage);
+      const { revision } = await createThread(storage, "t", { owner: "ada" });
+      await createFinishedRun(
         storage,
         assistant,
         "t",
@@ -164,9 +164,9 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
         (await copy(storage, ...args)).kind;
       assert.equal(await refused(revision + 1), "stale");
       assert.equal(await refused(revision, "copy", there), "not_found");
-      assert.equal(await refused(revision, "copy", only("eve")), "not_found");
+      assert.equal(await refused(revision, "copy", createOwnerScope("eve")), "not_found");
       assert.equal(await refused(revision, "t"), "exists");
-      await aThread(storage, "taken", { copied: true });
+      await createThread(storage, "taken", { copied: true });
       assert.equal(await refused(revision, "taken"), "exists");
       assert.equal(await ids(storage, "taken"), "");
       assert.equal(await storage.getThread(here, "copy"), null);
@@ -179,12 +179,12 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       const from = { from: "thread-r9", expected_revision: hidden.revision, thread_id: "copy", metadata: {} };
       assert.equal((await storage.copyThread(here, from, 4000)).kind, "not_found");
       const now = (await thread(storage, "t")).revision;
-      const outcomes = await Promise.all([1, 2, 3].map(() => copy(storage, now, "copy", only("ada"))));
+      const outcomes = await Promise.all([1, 2, 3].map(() => copy(storage, now, "copy", createOwnerScope("ada"))));
       assert.deepEqual(outcomes.map(({ kind }) => kind).toSorted(), ["copied", "exists", "exists"]);
       assert.equal(await ids(storage, "copy"), "c1");
     });
 
-    for (const seed of seeds(api, 3)) {
+    for (const seed of createSeeds(api, 3)) {
       test(`is equal in every checkpoint, seed ${seed}`, async (storage) => {
         await randomHistory(storage, "t", seed);
         const { revision, head } = await thread(storage, "t");
@@ -207,9 +207,9 @@ export type Versions = Map<string, { readonly ns: string; readonly extended: str
 
 /** Makes runs, some rolled back, and state updates on one thread: forks, subgraphs, extended lists, answers on old heads. */
 export async function randomHistory(storage: Storage, thread_id: string, seed: number): Promise<Versions> {
-  const { below, pick } = dice(seed);
-  const assistant = await anAssistant(storage);
-  await aThread(storage, thread_id);
+  const { below, pick } = createDice(seed);
+  const assistant = await createAssistant(storage);
+  await createThread(storage, thread_id);
   const versions: Versions = new Map();
   let count = 0;
   let head: string | null = null;

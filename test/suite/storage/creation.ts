@@ -4,12 +4,12 @@ import assert from "node:assert/strict";
 import type { CreateRunResult, ThreadRow } from "../../../lib/storage/mod.ts";
 import { countThreads } from "../counts.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
-  claimed,
   claimNext,
   claimTerms,
+  createAssistant,
+  createClaimedRun,
+  createPendingRun,
+  createThread,
   finish,
   here,
   newRun,
@@ -21,8 +21,8 @@ import {
 export function creationTests(api: SuiteApi, test: StorageTest): void {
   api.describe("createRun", () => {
     test("adds a pending run and makes the thread busy", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const run = newRun("t", "r1", { metadata: { m: 1 }, kwargs: { input: { text: "x\0y" } } });
       const outcome = await storage.createRun(here, { ...(await request(storage, assistant, "t", "r1")), run });
       assert.equal(outcome.kind, "created");
@@ -39,9 +39,9 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("claims the run for an idle worker if the thread has no other", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t", { m: 1 });
-      const first = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t", { m: 1 });
+      const first = await createClaimedRun(storage, assistant, "t", "r1");
       assert.deepEqual(first.lease, { run_id: "r1", thread_id: "t", token: "token-r1" });
       assert.equal(first.run.status, "running");
       assert.equal(first.run.attempt, 1);
@@ -65,7 +65,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("creates the thread in the same batch, once", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const create = (run_id: string, assistant_revision = assistant.revision) =>
         storage.createRun(here, {
           run: newRun("t", run_id),
@@ -94,8 +94,8 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("rejects a run if a row that it was resolved from has changed", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t", { a: 1 });
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t", { a: 1 });
       const expected = await request(storage, assistant, "t", "r1");
       await storage.updateThread(here, "t", () => ({ metadata: { a: 2 } }), 1050);
       const rewrite = { ...expected, update_thread: { metadata: { lost: 1 }, config: {} } };
@@ -115,8 +115,8 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("writes the thread's metadata and config with the run", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const before = await aThread(storage, "t", { a: 1 });
+      const assistant = await createAssistant(storage);
+      const before = await createThread(storage, "t", { a: 1 });
       const update_thread = { metadata: { a: 2, b: [1] }, config: { configurable: { c: 1 } } };
       const outcome = await storage.createRun(here, {
         ...(await request(storage, assistant, "t", "r1")),
@@ -129,7 +129,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       assert.notEqual(thread.revision, before.revision);
       assert.equal(await countThreads(storage, here, { metadata: { a: 1 } }), 0);
       assert.equal(await countThreads(storage, here, { metadata: { a: 2, b: [1] } }), 1);
-      assert.equal((await aRun(storage, assistant, "t", "r2")).kind, "created");
+      assert.equal((await createPendingRun(storage, assistant, "t", "r2")).kind, "created");
       assert.equal(
         (await storage.getThread(here, "t"))?.revision,
         thread.revision,
@@ -138,8 +138,8 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("accepts one of twenty concurrent runs with strategy reject", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const expected = await request(storage, assistant, "t", "");
       const outcomes = await Promise.all(
         Array.from({ length: 20 }, (_, i) =>

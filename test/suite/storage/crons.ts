@@ -13,14 +13,14 @@ import type {
 } from "../../../lib/storage/mod.ts";
 import { countCrons, countThreads } from "../counts.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
-  claimed,
-  created,
+  createAssistant,
+  createClaimedRun,
+  createPendingRun,
+  createThread,
   finish,
   here,
   newRun,
+  requireCreated,
   type StorageTest,
   type SuiteApi,
   statuses,
@@ -49,7 +49,12 @@ function newCron(cron_id: string, options: Partial<NewCron> = {}): NewCron {
   };
 }
 
-async function aCron(storage: Storage, cron_id: string, options: Partial<NewCron> = {}, now = 1000): Promise<CronRow> {
+async function createCron(
+  storage: Storage,
+  cron_id: string,
+  options: Partial<NewCron> = {},
+  now = 1000,
+): Promise<CronRow> {
   const outcome = await storage.createCron(here, newCron(cron_id, options), now);
   assert.ok(outcome.kind === "created", outcome.kind);
   return outcome.cron;
@@ -105,11 +110,11 @@ const kinds = (outcomes: readonly FireCronResult[]): string[] => outcomes.map(({
 export function cronTests(api: SuiteApi, test: StorageTest): void {
   api.describe("crons", () => {
     test("are stored unchanged", async (storage) => {
-      await anAssistant(storage);
-      await aThread(storage, "t");
+      await createAssistant(storage);
+      await createThread(storage, "t");
       const auth_user = { identity: "ann", permissions: ["p"] };
       const options = { timezone: "Europe/Berlin", end_time: 99000, user_id: "u", auth_user, metadata: { team: "a" } };
-      const cron = await aCron(storage, "c", { thread_id: "t", ...options });
+      const cron = await createCron(storage, "c", { thread_id: "t", ...options });
       const { revision, ...row } = cron;
       assert.equal(typeof revision, "number");
       const initial = { failures: 0, created_at: 1000, updated_at: 1000 };
@@ -120,8 +125,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("record firings by hand", async (storage) => {
-      await anAssistant(storage);
-      await aCron(storage, "c", { enabled: false, next_run_date: null });
+      await createAssistant(storage);
+      await createCron(storage, "c", { enabled: false, next_run_date: null });
       await storage.recordFiring(here, { cron_id: "c", fired_at: 3000, run_id: "r1" });
       await storage.recordFiring(here, { cron_id: "c", fired_at: 3000, run_id: "r2" });
       await storage.recordFiring(here, { cron_id: "d", fired_at: 3000, run_id: "r3" });
@@ -134,7 +139,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     test("require their assistant and their thread", async (storage) => {
       const make = (options: Partial<NewCron>) => storage.createCron(here, newCron("c", options), 1000);
       assert.deepEqual(await make({}), { kind: "assistant_not_found" });
-      await anAssistant(storage);
+      await createAssistant(storage);
       assert.deepEqual(await make({ thread_id: "t" }), { kind: "thread_not_found" });
       await storage.createThread(here, { thread_id: "h", metadata: {}, config: {}, stateless: true }, 1000);
       assert.deepEqual(await make({ thread_id: "h", metadata: { m: 1 } }), { kind: "thread_not_found" });
@@ -143,12 +148,12 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are found by each of their members, in any order", async (storage) => {
-      await anAssistant(storage);
-      await anAssistant(storage, { assistant_id: "b" });
-      await aThread(storage, "t");
-      await aCron(storage, "c1", { metadata: { team: "a", list: [1, 2] }, next_run_date: 7000 }, 1000);
-      await aCron(storage, "c2", { metadata: { team: "b" }, assistant_id: "b", next_run_date: 6000 }, 1001);
-      await aCron(
+      await createAssistant(storage);
+      await createAssistant(storage, { assistant_id: "b" });
+      await createThread(storage, "t");
+      await createCron(storage, "c1", { metadata: { team: "a", list: [1, 2] }, next_run_date: 7000 }, 1000);
+      await createCron(storage, "c2", { metadata: { team: "b" }, assistant_id: "b", next_run_date: 6000 }, 1001);
+      await createCron(
         storage,
         "c3",
         { metadata: { team: "a" }, thread_id: "t", enabled: false, next_run_date: null },
@@ -180,8 +185,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are visible only within a filter", async (storage) => {
-      await anAssistant(storage);
-      await aCron(storage, "c", { metadata: { owner: "ann", teams: ["x", "y"] } });
+      await createAssistant(storage);
+      await createCron(storage, "c", { metadata: { owner: "ann", teams: ["x", "y"] } });
       const visibility = (key: string, equals: string) => ({ ...here, filter: [{ key, equals }] });
       const [ann, bob] = [visibility("owner", "ann"), visibility("owner", "bob")];
       const page = { ...firstPage, sort_by: "created_at", sort_order: "asc" } as const;
@@ -200,8 +205,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are changed by one update after the other", async (storage) => {
-      await anAssistant(storage);
-      const before = await aCron(storage, "c", { metadata: { count: 0 } });
+      await createAssistant(storage);
+      const before = await createCron(storage, "c", { metadata: { count: 0 } });
       const add = () =>
         storage.updateCron(
           here,
@@ -224,8 +229,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are not set back by an update that was prepared while they fired", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const cron = await aCron(storage, "c");
+      const assistant = await createAssistant(storage);
+      const cron = await createCron(storage, "c");
       const run = await createRunRequest(storage, assistant, "r1");
       let firing: Promise<FireCronResult> | undefined;
       const changed = await storage.updateCron(
@@ -245,16 +250,16 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are deleted with their thread, with their assistant, and by themselves", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await anAssistant(storage, { assistant_id: "b" });
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createAssistant(storage, { assistant_id: "b" });
+      await createThread(storage, "t");
       for (const [id, options] of [
         ["c1", { thread_id: "t" }],
         ["c2", { assistant_id: "b" }],
         ["c", {}],
         ["c4", {}],
       ] as const) {
-        const cron = await aCron(storage, id, { ...options, metadata: { its: id } });
+        const cron = await createCron(storage, id, { ...options, metadata: { its: id } });
         const skipped = [{ scheduled_at: 5000, reason: "missed" as const }];
         assert.deepEqual(await storage.fireCron(here, tick(cron, null, { skipped })), { kind: "skipped" });
       }
@@ -286,12 +291,12 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are due at their time while they are enabled", async (storage) => {
-      await anAssistant(storage);
+      await createAssistant(storage);
       assert.equal((await storage.listEnabledCrons(here, { due_by: 1e15, limit: 1 }))[0], undefined);
-      await aCron(storage, "c1", { next_run_date: 7000 });
-      await aCron(storage, "c2", { next_run_date: 6000 });
-      await aCron(storage, "c3", { next_run_date: null });
-      await aCron(storage, "c4", { next_run_date: 5000, enabled: false });
+      await createCron(storage, "c1", { next_run_date: 7000 });
+      await createCron(storage, "c2", { next_run_date: 6000 });
+      await createCron(storage, "c3", { next_run_date: null });
+      await createCron(storage, "c4", { next_run_date: 5000, enabled: false });
       const listDue = async (now: number, limit = 10, scope = here) =>
         (await storage.listEnabledCrons(scope, { due_by: now, limit: limit })).map(({ cron_id }) => cron_id).join();
       assert.equal(await listDue(5999), "");
@@ -306,8 +311,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("fireCron", () => {
     test("creates a run, advances the cron and records the firing", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const cron = await aCron(storage, "c");
+      const assistant = await createAssistant(storage);
+      const cron = await createCron(storage, "c");
       const skipped = [
         { scheduled_at: 3000, reason: "missed" as const },
         { scheduled_at: 4000, reason: "superseded" as const },
@@ -329,8 +334,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("creates one run if several processes fire the same fire time", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const cron = await aCron(storage, "c");
+      const assistant = await createAssistant(storage);
+      const cron = await createCron(storage, "c");
       const runs = await Promise.all(
         Array.from({ length: 8 }, (_, i) =>
           createRunRequest(storage, assistant, `r${i}`, null, { stateless: i % 2 === 0 }),
@@ -348,9 +353,9 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("creates one run on a thread too", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const cron = await aCron(storage, "c", { thread_id: "t" });
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const cron = await createCron(storage, "c", { thread_id: "t" });
       const runs = await Promise.all(["r1", "r2", "r3"].map((id) => createRunRequest(storage, assistant, id, "t")));
       const outcomes = await Promise.all(runs.map((run) => storage.fireCron(here, tick(cron, run))));
       assert.deepEqual(kinds(outcomes), ["fired", "lost", "lost"]);
@@ -358,8 +363,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("fires no fire time again, whatever the cron contains", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const cron = await aCron(storage, "c");
+      const assistant = await createAssistant(storage);
+      const cron = await createCron(storage, "c");
       const fire = async (run_id: string) =>
         (await storage.fireCron(here, tick(await get(storage), await createRunRequest(storage, assistant, run_id))))
           .kind;
@@ -376,8 +381,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("has no effect if the cron has changed since it was read", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const cron = await aCron(storage, "c");
+      const assistant = await createAssistant(storage);
+      const cron = await createCron(storage, "c");
       const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
       const attempts = async (note: string) => {
         for (const run of [await createRunRequest(storage, assistant, "r1"), null]) {
@@ -398,12 +403,12 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("leaves no rows if a row that the run was resolved from has changed", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t", { m: 1 });
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t", { m: 1 });
       const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
       for (const thread_id of ["t", null]) {
         const id = thread_id === null ? "c" : "d";
-        const cron = await aCron(storage, id, { thread_id });
+        const cron = await createCron(storage, id, { thread_id });
         const now = (await storage.getAssistant(here, "a")) as AssistantRow;
         const run = await createRunRequest(storage, now, `r-${id}`, thread_id);
         const fire = tick(cron, { ...run, run: { ...run.run, cron_id: id } }, { skipped });
@@ -419,9 +424,9 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("records a skip if the thread or a limit rejects the run, and advances the cron", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      await aRun(storage, assistant, "t", "before");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      await createPendingRun(storage, assistant, "t", "before");
       const limits = { pending_per_thread: 1, pending: 1 };
       const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
       const cases = [
@@ -432,7 +437,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       ] as const;
       for (const [i, [reason, thread_id, options, limit]] of cases.entries()) {
         const id = `c${i}`;
-        const cron = await aCron(storage, id, { thread_id });
+        const cron = await createCron(storage, id, { thread_id });
         const run = await createRunRequest(storage, assistant, `r${i}`, thread_id, { ...options, cron_id: id });
         const fire = tick(cron, { ...run, ...(limit ? { limits: limit } : {}) }, { skipped });
         assert.deepEqual(await storage.fireCron(here, fire), { kind: "refused", reason });
@@ -445,16 +450,16 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("stops the thread's runs once if the strategy requires it", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       for (const [multitask_strategy, expectedStatuses] of [
         ["interrupt", "old-interrupt interrupted,new-interrupt pending"],
         ["rollback", "new-rollback pending"],
         ["enqueue", "old-enqueue pending,new-enqueue pending"],
       ] as const) {
         const thread = multitask_strategy;
-        await aThread(storage, thread);
-        await aRun(storage, assistant, thread, `old-${thread}`);
-        const cron = await aCron(storage, `c-${thread}`, { thread_id: thread });
+        await createThread(storage, thread);
+        await createPendingRun(storage, assistant, thread, `old-${thread}`);
+        const cron = await createCron(storage, `c-${thread}`, { thread_id: thread });
         const run = await createRunRequest(storage, assistant, `new-${thread}`, thread, { multitask_strategy });
         const outcome = await storage.fireCron(here, tick(cron, run));
         assert.ok(outcome.kind === "fired");
@@ -466,9 +471,9 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("creates the rows of the run: its thread's metadata, tokens and webhook", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t", { a: 1 });
-      const cron = await aCron(storage, "c", { thread_id: "t" });
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t", { a: 1 });
+      const cron = await createCron(storage, "c", { thread_id: "t" });
       const webhook = { url: "https://x.example/", host: "x.example:443", depth: 0 };
       const billed = { life_ms: 1000, workspace_id: "w", project_id: "p" };
       const feedback = { tokens: [["liked", "token-1"]] as const, ...billed };
@@ -485,16 +490,16 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("failures of a cron's runs", () => {
     test("are counted in a row, with the end of the run", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aCron(storage, "c");
-      await aCron(storage, "d");
+      const assistant = await createAssistant(storage);
+      await createCron(storage, "c");
+      await createCron(storage, "d");
       let count = 0;
       const end = async (status: "success" | "error" | "timeout" | "interrupted", cron_id?: string) => {
         const id = `r${++count}`;
-        await aThread(storage, id);
+        await createThread(storage, id);
         const of = cron_id === undefined ? {} : { cron_id };
         const claim = { token: `token-${id}`, lease_until: 5000 };
-        const { claimed: claimedRun } = await created(storage, assistant, id, id, { run: of, claim });
+        const { claimed: claimedRun } = await requireCreated(storage, assistant, id, id, { run: of, claim });
         assert.ok(claimedRun);
         assert.deepEqual(await storage.finishRun(here, claimedRun.lease, finish({ status, ...of })), { next: null });
         // A second call has no effect.
@@ -526,10 +531,10 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are not counted for a run that was taken over", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aCron(storage, "c");
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createCron(storage, "c");
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
       const lost = { ...lease, token: "other" };
       assert.equal(await storage.finishRun(here, lost, finish({ status: "error", cron_id: "c" })), null);
       assert.equal((await get(storage)).failures, 0);

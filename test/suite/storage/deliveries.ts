@@ -2,14 +2,14 @@
 import assert from "node:assert/strict";
 import type { ClaimedRun, DeliveryClaim, DeliveryRow, NewWebhook, Storage } from "../../../lib/storage/mod.ts";
 import {
-  anAssistant,
-  aThread,
   claimNext,
   claimTerms,
-  created,
+  createAssistant,
+  createThread,
   findDelivery,
   finish,
   here,
+  requireCreated,
   type StorageTest,
   type SuiteApi,
   stateless,
@@ -45,7 +45,7 @@ async function endWithWebhooks(
   runs: Readonly<Record<string, NewWebhook>>,
   now = 2000,
 ): Promise<void> {
-  const assistant = await anAssistant(storage);
+  const assistant = await createAssistant(storage);
   for (const [id, webhook] of Object.entries(runs)) {
     const { lease } = await stateless(storage, assistant, id, { run: { webhook } });
     await storage.finishRun(here, lease, finish({ now: now++ }));
@@ -55,10 +55,13 @@ async function endWithWebhooks(
 export function deliveryTests(api: SuiteApi, test: StorageTest): void {
   api.describe("the outbox", () => {
     test("has the run as it ended, and outlives it", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const run = { webhook: { ...hook(), depth: 3 }, metadata: { m: 1 }, kwargs: { input: { a: [1, "é"] } } };
-      const creation = await created(storage, assistant, "t", "r1", { run, claim: { token: "w", lease_until: 5000 } });
+      const creation = await requireCreated(storage, assistant, "t", "r1", {
+        run,
+        claim: { token: "w", lease_until: 5000 },
+      });
       const { lease } = creation.claimed as ClaimedRun;
       assert.equal(await findDelivery(storage, here, "r1"), null);
       const lost = { ...lease, token: "another" };
@@ -105,14 +108,14 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("has no state of temporary runs, and marks an omitted state", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const { lease } = await stateless(storage, assistant, "r1", { run: { webhook: hook() } });
       await storage.finishRun(here, lease, finish({ values: { json: "{}", omitted: false } }));
       const first = await findDelivery(storage, here, "r1");
       assert.deepEqual([first?.run.stateless, first?.run.values, first?.run.values_omitted], [true, null, false]);
-      await aThread(storage, "t");
+      await createThread(storage, "t");
       const claim = { token: "w", lease_until: 5000 };
-      const creation = await created(storage, assistant, "t", "r2", { run: { webhook: hook() }, claim });
+      const creation = await requireCreated(storage, assistant, "t", "r2", { run: { webhook: hook() }, claim });
       const end = finish({ values: { json: null, omitted: true } });
       await storage.finishRun(here, (creation.claimed as ClaimedRun).lease, end);
       const second = await findDelivery(storage, here, "r2");
@@ -120,11 +123,11 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("has runs that are interrupted before they start, and none that is rolled back or has no webhook", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      await created(storage, assistant, "t", "r1", { claim: { token: "w", lease_until: 5000 } });
-      for (const id of ["r2", "r3"]) await created(storage, assistant, "t", id, { run: { webhook: hook() } });
-      await created(storage, assistant, "t", "r4");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      await requireCreated(storage, assistant, "t", "r1", { claim: { token: "w", lease_until: 5000 } });
+      for (const id of ["r2", "r3"]) await requireCreated(storage, assistant, "t", id, { run: { webhook: hook() } });
+      await requireCreated(storage, assistant, "t", "r4");
       const stop = (run_id: string, action: "interrupt" | "rollback") =>
         storage.stopRuns(here, { thread_id: "t", run_ids: [run_id] }, action, 1500);
       await stop("r2", "interrupt");
@@ -269,10 +272,10 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are created for runs without attempts left", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const run = { webhook: hook() };
-      await created(storage, assistant, "t", "r1", { run, claim: { token: "w", lease_until: 2000 } });
+      await requireCreated(storage, assistant, "t", "r1", { run, claim: { token: "w", lease_until: 2000 } });
       const last = await claimNext(storage, here, { ...claimTerms("x"), max_attempts: { echo: 1 } });
       assert.equal(last?.exhausted, true);
       const error = { error: "AttemptsExhausted", message: "It came to no end" };

@@ -3,18 +3,18 @@ import assert from "node:assert/strict";
 import type { Json } from "../../../lib/json.ts";
 import type { ClaimedRun, Lease, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
   checkpoint,
-  claimed,
   claimNext,
   claimTerms,
-  created,
+  createAssistant,
+  createClaimedRun,
+  createFinishedRun,
+  createPendingRun,
+  createThread,
   finish,
-  finished,
   here,
   progress,
+  requireCreated,
   type StorageTest,
   type SuiteApi,
   statuses,
@@ -24,10 +24,10 @@ import {
 export function endTests(api: SuiteApi, test: StorageTest): void {
   api.describe("the end of a run", () => {
     test("changes run, thread and thread lock together, once", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
-      await aRun(storage, assistant, "t", "r2");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
+      await createPendingRun(storage, assistant, "t", "r2");
       const end = finish({
         status: "interrupted",
         error: { error: "E", message: "m" },
@@ -63,19 +63,19 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("distinguishes a result of null from none, and keeps every other value", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       for (const [i, result] of ([null, false, 0, "", [], {}] as Json[]).entries()) {
-        await aThread(storage, `t${i}`);
-        await finished(storage, assistant, `t${i}`, `r${i}`, {}, { result });
+        await createThread(storage, `t${i}`);
+        await createFinishedRun(storage, assistant, `t${i}`, `r${i}`, {}, { result });
         assert.deepEqual((await storage.getRun(here, `r${i}`))?.result, result);
       }
     });
 
     test("deletes the checkpoints of a temporary run", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       for (const thread of ["t", "u"]) {
-        await aThread(storage, thread);
-        const { lease } = await claimed(storage, assistant, thread, `run-${thread}`);
+        await createThread(storage, thread);
+        const { lease } = await createClaimedRun(storage, assistant, thread, `run-${thread}`);
         const saved = progress([checkpoint("c1", { x: 1 })], [write("c1", "task", 0, "y")]);
         assert.equal(await storage.saveProgress(here, lease, saved, 1200), true);
         await storage.finishRun(here, lease, finish({ discard: thread === "t", result: { x: 1 } }));
@@ -86,10 +86,10 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("requeues the run without charging the attempt", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
-      await aRun(storage, assistant, "t", "r2");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
+      await createPendingRun(storage, assistant, "t", "r2");
       await storage.saveProgress(here, lease, progress([checkpoint("c1", {})]), 1200);
       assert.equal(await storage.requeueRun(here, lease, 1300), true);
       assert.equal(await storage.requeueRun(here, lease, 1300), false);
@@ -101,11 +101,11 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("claims the next run in the same batch", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const id of ["t", "u"]) await aThread(storage, id);
-      const { lease } = await claimed(storage, assistant, "t", "t1");
+      const assistant = await createAssistant(storage);
+      for (const id of ["t", "u"]) await createThread(storage, id);
+      const { lease } = await createClaimedRun(storage, assistant, "t", "t1");
       const later = (thread: string, id: string, now: number) =>
-        created(storage, assistant, thread, id, { run: { created_at: now }, now });
+        requireCreated(storage, assistant, thread, id, { run: { created_at: now }, now });
       await later("t", "t2", 1300);
       await later("u", "u1", 1200);
       const order: string[] = [];
@@ -130,20 +130,20 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("claims no next run if the lease is lost, or no run is due or free", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const id of ["t", "u", "v"]) await aThread(storage, id);
-      const { lease } = await claimed(storage, assistant, "t", "t1");
-      const otherClaim = await claimed(storage, assistant, "u", "u1");
-      await aRun(storage, assistant, "u", "u2");
-      await created(storage, assistant, "v", "v1", { run: { created_at: 8000 } });
-      await created(storage, assistant, "v", "v2", { run: { graph_id: "other" } });
+      const assistant = await createAssistant(storage);
+      for (const id of ["t", "u", "v"]) await createThread(storage, id);
+      const { lease } = await createClaimedRun(storage, assistant, "t", "t1");
+      const otherClaim = await createClaimedRun(storage, assistant, "u", "u1");
+      await createPendingRun(storage, assistant, "u", "u2");
+      await requireCreated(storage, assistant, "v", "v1", { run: { created_at: 8000 } });
+      await requireCreated(storage, assistant, "v", "v2", { run: { graph_id: "other" } });
       assert.equal(await storage.finishRun(here, { ...lease, token: "x" }, finish({ next: claimTerms("w") })), null);
       const ended = await storage.finishRun(here, lease, finish({ next: claimTerms("w") }));
       assert.ok(ended);
       assert.equal(ended.next, null);
       assert.ok(ended.blocked ?? true, "u2 waits for its thread");
       assert.equal(await statuses(storage, "u"), "u1 running,u2 pending");
-      await aRun(storage, assistant, "t", "t2");
+      await createPendingRun(storage, assistant, "t", "t2");
       assert.equal(await storage.finishRun(here, lease, finish({ next: claimTerms("w"), end_frame: 10 })), null);
       assert.equal(await statuses(storage, "t"), "t1 success,t2 pending");
       await storage.stopRuns(here, { thread_id: "u", run_ids: ["u1"] }, "rollback", 2000);
@@ -152,11 +152,11 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("claims a next run also if the end is repeated after a lost response", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const id of ["t", "u"]) await aThread(storage, id);
-      const { lease } = await claimed(storage, assistant, "t", "t1");
-      await aRun(storage, assistant, "t", "t2");
-      await aRun(storage, assistant, "u", "u1");
+      const assistant = await createAssistant(storage);
+      for (const id of ["t", "u"]) await createThread(storage, id);
+      const { lease } = await createClaimedRun(storage, assistant, "t", "t1");
+      await createPendingRun(storage, assistant, "t", "t2");
+      await createPendingRun(storage, assistant, "u", "u1");
       const end = (token: string) => storage.finishRun(here, lease, finish({ next: claimTerms(token) }));
       assert.equal((await end("w1"))?.next?.run.run_id, "u1");
       assert.equal((await end("w2"))?.next?.run.run_id, "t2");
@@ -165,42 +165,42 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("claims no next run for a worker whose run another worker has ended at the same moment", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const id of ["t", "u"]) await aThread(storage, id);
-      const { lease } = await claimed(storage, assistant, "t", "t1");
+      const assistant = await createAssistant(storage);
+      for (const id of ["t", "u"]) await createThread(storage, id);
+      const { lease } = await createClaimedRun(storage, assistant, "t", "t1");
       assert.equal(await storage.requeueRun(here, lease, 2000), true);
       const again = await claimNext(storage, here, claimTerms("w2"));
       assert.ok(again?.lease.run_id === "t1");
-      await aRun(storage, assistant, "u", "u1");
+      await createPendingRun(storage, assistant, "u", "u1");
       const end = (by: Lease, claims: number, token: string) =>
         storage.finishRun(here, by, finish({ claims, next: claimTerms(token) }));
       assert.equal((await end(again.lease, 2, "w3"))?.next?.run.run_id, "u1");
-      await aRun(storage, assistant, "t", "t2");
+      await createPendingRun(storage, assistant, "t", "t2");
       assert.equal(await end(lease, 1, "w4"), null);
       assert.equal(await statuses(storage, "t"), "t1 success,t2 pending");
     });
 
     test("releases only the run's thread lock, not that of a deleted thread's successor", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
       await storage.releaseThreadLock(here, lease);
-      await aRun(storage, assistant, "t", "r2");
+      await createPendingRun(storage, assistant, "t", "r2");
       assert.equal(await claimNext(storage, here, claimTerms("w2")), null, "a running run keeps its slot");
       await storage.finishRun(here, lease, finish());
       await claimNext(storage, here, claimTerms("w2"));
       await storage.releaseThreadLock(here, lease);
-      await aRun(storage, assistant, "t", "r3");
+      await createPendingRun(storage, assistant, "t", "r3");
       assert.equal(await claimNext(storage, here, claimTerms("w3")), null, "the slot is w2's");
     });
   });
 
   api.describe("runs", () => {
     test("are listed newest first, by status and page", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      await finished(storage, assistant, "t", "r1");
-      for (const id of ["r2", "r3", "r4"]) await aRun(storage, assistant, "t", id);
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      await createFinishedRun(storage, assistant, "t", "r1");
+      for (const id of ["r2", "r3", "r4"]) await createPendingRun(storage, assistant, "t", id);
       const ids = async (query: Parameters<Storage["listRuns"]>[2]) =>
         (await storage.listRuns(here, "t", query)).map((run) => run.run_id).join();
       assert.equal(await ids({ limit: 10, offset: 0 }), "r4,r3,r2,r1");
@@ -214,9 +214,9 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are deleted while they do not run, and the state stays", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      await finished(
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      await createFinishedRun(
         storage,
         assistant,
         "t",
@@ -224,8 +224,8 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
         { head: "c1" },
         { progress: progress([checkpoint("c1", { x: 1 })]) },
       );
-      const { lease } = await claimed(storage, assistant, "t", "r2");
-      await aRun(storage, assistant, "t", "r3");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r2");
+      await createPendingRun(storage, assistant, "t", "r3");
       assert.equal(await storage.deleteRun(here, "u", "r1", 9_000), "not_found");
       assert.equal(await storage.deleteRun(here, "t", "r1", 9_000), "deleted");
       assert.equal(await storage.deleteRun(here, "t", "r1", 9_000), "not_found");
@@ -240,9 +240,9 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are deleted after a requeue with all that they have stored", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      await finished(
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      await createFinishedRun(
         storage,
         assistant,
         "t",
@@ -250,7 +250,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
         { head: "c1" },
         { progress: progress([checkpoint("c1", { x: 1 })]) },
       );
-      const { lease } = await claimed(storage, assistant, "t", "r2");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r2");
       const remaining = progress([checkpoint("c2", { x: 2 })], [write("c1", "task", 0, "late")]);
       assert.equal(await storage.saveProgress(here, lease, remaining, 3000), true);
       assert.equal(await storage.requeueRun(here, lease, 3000), true);

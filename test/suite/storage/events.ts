@@ -8,17 +8,17 @@ import {
   type ThreadEvent,
 } from "../../../lib/storage/mod.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
-  claimed,
   claimNext,
   claimTerms,
-  created,
+  createAssistant,
+  createClaimedRun,
+  createPendingRun,
+  createThread,
   finish,
   here,
   newRun,
   progress,
+  requireCreated,
   type StorageTest,
   type SuiteApi,
   there,
@@ -50,16 +50,16 @@ async function readSummary(storage: Storage, after = 0, methods?: ReadonlySet<Ev
   return list.join();
 }
 
-async function aRunningRun(storage: Storage): Promise<Lease> {
-  const assistant = await anAssistant(storage);
-  await aThread(storage, "t");
-  return (await claimed(storage, assistant, "t", "r1")).lease;
+async function createRunningRun(storage: Storage): Promise<Lease> {
+  const assistant = await createAssistant(storage);
+  await createThread(storage, "t");
+  return (await createClaimedRun(storage, assistant, "t", "r1")).lease;
 }
 
 export function eventTests(api: SuiteApi, test: StorageTest): void {
   api.describe("thread events", () => {
     test("are returned in order, whole, and a second save doubles none", async (storage) => {
-      const lease = await aRunningRun(storage);
+      const lease = await createRunningRun(storage);
       const save = (...events: ThreadEvent[]) => storage.saveProgress(here, lease, { ...NOTHING, events }, 1200);
       const full = event(TURN + 1, "custom", {
         namespace: ["a:1", "b"],
@@ -88,7 +88,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are read in pages", async (storage) => {
-      const lease = await aRunningRun(storage);
+      const lease = await createRunningRun(storage);
       const data = JSON.stringify("x".repeat(100_000));
       for (let at = 1; at <= 40; at++) {
         await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + at, "messages", { data })] }, 1200);
@@ -99,7 +99,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("of a lost lease, of another deployment or of an excluded thread are not stored or returned", async (storage) => {
-      const lease = await aRunningRun(storage);
+      const lease = await createRunningRun(storage);
       const events = [event(TURN + 1)];
       assert.equal(await storage.saveProgress(here, { ...lease, token: "other" }, { ...NOTHING, events }, 1200), false);
       assert.equal(await readSummary(storage), "");
@@ -124,22 +124,22 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are stored with the end of their run", async (storage) => {
-      const lease = await aRunningRun(storage);
+      const lease = await createRunningRun(storage);
       const events = [event(TURN + 1), event(TURN + END, "lifecycle")];
       await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events } }));
       assert.equal(await readSummary(storage), "1.1 r1 messages,1.end r1 lifecycle");
     });
 
     test("of a deleted run are deleted, except for its end", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + FIRST_EVENT_NUMBER)] }, 1200);
       const events = [event(TURN + FIRST_EVENT_NUMBER + 1), event(TURN + END, "lifecycle")];
       await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events } }));
       assert.equal(await storage.deleteRun(here, "t", "r1", 9_000), "deleted");
       assert.equal(await readSummary(storage), "1.end r1 lifecycle");
-      for (const id of ["r2", "r3"]) await aRun(storage, assistant, "t", id);
+      for (const id of ["r2", "r3"]) await createPendingRun(storage, assistant, "t", id);
       const second = (await claimNext(storage, here, claimTerms("second")))?.lease as Lease;
       await storage.saveProgress(here, second, { ...NOTHING, events: [event(2 * TURN + FIRST_EVENT_NUMBER)] }, 3200);
       assert.equal(await storage.deleteRun(here, "t", "r2", 9_100), "running");
@@ -157,7 +157,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("of a rolled-back run are replaced by its end", async (storage) => {
-      const lease = await aRunningRun(storage);
+      const lease = await createRunningRun(storage);
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 1300);
       assert.equal(await readSummary(storage), "2.1 r1 lifecycle");
@@ -169,10 +169,10 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("have the end of a run that never started, after the end of the run before it", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
-      for (const id of ["r2", "r3"]) await aRun(storage, assistant, "t", id);
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
+      for (const id of ["r2", "r3"]) await createPendingRun(storage, assistant, "t", id);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 1300);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r3"] }, "rollback", 1300);
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1400);
@@ -181,17 +181,17 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const end = [event(TURN + END, "lifecycle")];
       await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events: end } }));
       assert.equal(await readSummary(storage), "1.1 r1 messages,1.end r1 lifecycle,2.2 r2 lifecycle,3.3 r3 lifecycle");
-      const { claimed: next } = await created(storage, assistant, "t", "r4", {
+      const { claimed: next } = await requireCreated(storage, assistant, "t", "r4", {
         claim: { token: "token-r4", lease_until: 5000 },
       });
       assert.equal(next?.run.claim_number, 4, "a claim takes a later turn");
     });
 
     test("of a run that is stopped before its first attempt come after those that readers may have", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
-      await aRun(storage, assistant, "t", "r2");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
+      await createPendingRun(storage, assistant, "t", "r2");
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
       await storage.requeueRun(here, lease, 1300);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 1400);
@@ -203,10 +203,10 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("of runs that a new run evicts come before those of the new run", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      await aRun(storage, assistant, "t", "r1");
-      const { claimed: run } = await created(storage, assistant, "t", "r2", {
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      await createPendingRun(storage, assistant, "t", "r1");
+      const { claimed: run } = await requireCreated(storage, assistant, "t", "r2", {
         run: { multitask_strategy: "interrupt" },
         claim: { token: "token-r2", lease_until: 5000 },
       });
@@ -218,7 +218,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("of a retried run follow those of the attempt before", async (storage) => {
-      const lease = await aRunningRun(storage);
+      const lease = await createRunningRun(storage);
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
       await storage.requeueRun(here, lease, 1300);
       const again = await claimNext(storage, here, claimTerms("token-again"));
@@ -228,7 +228,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("of a recreated thread come after those of its predecessor, whatever both were created by", async (storage) => {
-      let assistant = await anAssistant(storage);
+      let assistant = await createAssistant(storage);
       const deletions: Record<string, () => Promise<unknown>> = {
         "by itself": () => storage.deleteThread(here, "t"),
         "with others": () => storage.pruneThreads(here, { thread_ids: ["t", "u"], strategy: "delete" }, 2000),
@@ -241,7 +241,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const creations: Record<string, () => Promise<unknown>> = {
         "by itself": () => storage.createThread(here, thread, 1000),
         "as a copy": async () => {
-          const { revision: expected_revision } = await aThread(storage, "u", metadata);
+          const { revision: expected_revision } = await createThread(storage, "u", metadata);
           return await storage.copyThread(here, { from: "u", expected_revision, thread_id: "t", metadata }, 1000);
         },
         "by a run": async () => {
@@ -261,19 +261,19 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
           if (deleted === "in time" && creation === "as a copy") {
             await storage.updateThread(here, "t", () => ({ metadata, ttl }), 1000);
           }
-          const { run, lease } = await claimed(storage, assistant, "t", `run ${turn}`);
+          const { run, lease } = await createClaimedRun(storage, assistant, "t", `run ${turn}`);
           assert.equal(run.claim_number, ++turn, `made ${creation}, to be deleted ${deleted}`);
           await storage.finishRun(here, lease, finish());
           await remove();
           assert.equal(await storage.getThread(here, "t"), null, deleted);
           await storage.deleteThread(here, "u");
-          assistant = await anAssistant(storage);
+          assistant = await createAssistant(storage);
         }
       }
     });
 
     test("are deleted after their retention", async (storage) => {
-      const lease = await aRunningRun(storage);
+      const lease = await createRunningRun(storage);
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
       const ages = {
         stateless_before: 0,

@@ -13,26 +13,26 @@ import type {
 } from "../../../lib/storage/mod.ts";
 import { getFeedback } from "../records.ts";
 import {
-  anAssistant,
-  aThread,
-  claimed,
-  created,
+  createAssistant,
+  createClaimedRun,
+  createFinishedRun,
+  createThread,
   finish,
-  finished,
   here,
   newRun,
+  requireCreated,
   type StorageTest,
   type SuiteApi,
   stateless,
   there,
 } from "./material.ts";
 
-function aToken(token_id: string, options: Partial<FeedbackTokenRow> = {}): FeedbackTokenRow {
+function createTokenRow(token_id: string, options: Partial<FeedbackTokenRow> = {}): FeedbackTokenRow {
   const origin = { run_id: "r1", workspace_id: "w1", project_id: "p1" };
   return { token_id, ...origin, feedback_key: "k", config: null, expires_at: 5000, created_at: 1000, ...options };
 }
 
-function aRecord(id: string, options: Partial<FeedbackRow> = {}): FeedbackRow {
+function createRecordRow(id: string, options: Partial<FeedbackRow> = {}): FeedbackRow {
   const owner = { run_id: "r1", workspace_id: "w1", project_id: "p1", thread_id: null };
   const content = { score: 1, value: null, comment: null, correction: null, extra: null };
   const origin = { source: "api", source_metadata: null, user_id: null, run_started_at: null };
@@ -72,7 +72,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     scope = here,
   ): Promise<SubmitFeedbackResult> => {
     const idempotency = key === undefined ? {} : { idempotency: { route: `tokens/${token_id}`, key, body_hash } };
-    return await storage.submitFeedback(scope, { token_id, feedback: aRecord(id), limit, now, ...idempotency });
+    return await storage.submitFeedback(scope, { token_id, feedback: createRecordRow(id), limit, now, ...idempotency });
   };
 
   api.describe("feedback tokens", () => {
@@ -80,13 +80,13 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const config = { type: "categorical", min: 0, categories: [{ value: 1, label: null }] } as const;
       const keys = ["", "__proto__", "é😀", "'; drop table feedback; --"];
       const tokens = [
-        aToken("t2", { config, created_at: 1001, feedback_key: "other" }),
-        aToken("t1", { created_at: 1001 }),
-        aToken("t3"),
-        aToken("elsewhere", { workspace_id: "w2" }),
-        aToken("another", { run_id: "r2" }),
-        ...keys.map((feedback_key, i) => aToken(`key${i}`, { feedback_key, run_id: "keys" })),
-        ...Array.from({ length: 20 }, (_, i) => aToken(`many${i}`, { run_id: "many", created_at: 1000 + i })),
+        createTokenRow("t2", { config, created_at: 1001, feedback_key: "other" }),
+        createTokenRow("t1", { created_at: 1001 }),
+        createTokenRow("t3"),
+        createTokenRow("elsewhere", { workspace_id: "w2" }),
+        createTokenRow("another", { run_id: "r2" }),
+        ...keys.map((feedback_key, i) => createTokenRow(`key${i}`, { feedback_key, run_id: "keys" })),
+        ...Array.from({ length: 20 }, (_, i) => createTokenRow(`many${i}`, { run_id: "many", created_at: 1000 + i })),
       ];
       await storage.createFeedbackTokens(here, tokens);
       await storage.createFeedbackTokens(here, []);
@@ -112,9 +112,9 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are all created or none", async (storage) => {
-      await storage.createFeedbackTokens(here, [aToken("t1")]);
-      const manyTokens = Array.from({ length: 30 }, (_, i) => aToken(`m${i}`));
-      await assert.rejects(storage.createFeedbackTokens(here, [...manyTokens, aToken("t1")]));
+      await storage.createFeedbackTokens(here, [createTokenRow("t1")]);
+      const manyTokens = Array.from({ length: 30 }, (_, i) => createTokenRow(`m${i}`));
+      await assert.rejects(storage.createFeedbackTokens(here, [...manyTokens, createTokenRow("t1")]));
       assert.equal(await readTokens(storage, "r1"), "t1 5000");
     });
   });
@@ -131,24 +131,24 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     };
 
     test("are created with it, and live from its end on", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const claim = { token: "w", lease_until: 5000 };
-      const { claimed } = await created(storage, assistant, "t", "r1", { run: { feedback }, claim });
+      const { claimed } = await requireCreated(storage, assistant, "t", "r1", { run: { feedback }, claim });
       assert.deepEqual(claimed?.run.feedback, feedback.tokens);
       assert.equal(await readTokens(storage, "r1"), "t1 null,t2 null");
       assert.equal((await storage.getFeedbackToken("t2"))?.feedback_key, "__proto__");
       assert.equal((await submit(storage, "t1", "f1", { now: 1e12 })).kind, "recorded");
-      await storage.createFeedbackTokens(here, [aToken("own", { created_at: 1200 })]);
+      await storage.createFeedbackTokens(here, [createTokenRow("own", { created_at: 1200 })]);
       assert.ok(claimed && (await storage.finishRun(here, claimed.lease, finish())));
       assert.equal(await readTokens(storage, "r1"), "t1 2500,t2 2500,own 5000");
     });
 
     test("are not created if the run is not", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const idempotency = { route: "/runs", key: "k", body_hash: "h" };
-      await created(storage, assistant, "t", "r1", { idempotency });
+      await requireCreated(storage, assistant, "t", "r1", { idempotency });
       const before = (await storage.getThread(here, "t"))?.revision as number;
       const outcome = await storage.createRun(here, {
         run: newRun("t", "r2", { feedback }),
@@ -161,12 +161,13 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("start their lifetime at any end of the run, and are deleted with it after a rollback or a deletion", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const keyed = (n: number) => ({ run: { feedback: { ...feedback, tokens: [["k", `t${n}`] as const] } } });
-      for (const n of [1, 2, 3, 4]) await aThread(storage, `thread${n}`);
-      for (const n of [1, 2, 3, 4]) await created(storage, assistant, `thread${n}`, `r${n}`, keyed(n));
+      for (const n of [1, 2, 3, 4]) await createThread(storage, `thread${n}`);
+      for (const n of [1, 2, 3, 4]) await requireCreated(storage, assistant, `thread${n}`, `r${n}`, keyed(n));
       // Tokens that were created separately are deleted with the run, too.
-      for (const n of [2, 3, 4]) await storage.createFeedbackTokens(here, [aToken(`own${n}`, { run_id: `r${n}` })]);
+      for (const n of [2, 3, 4])
+        await storage.createFeedbackTokens(here, [createTokenRow(`own${n}`, { run_id: `r${n}` })]);
       const named = (n: number) => ({ thread_id: `thread${n}`, run_ids: [`r${n}`] });
       await storage.stopRuns(here, named(1), "interrupt", 3000);
       assert.equal(await readTokens(storage, "r1"), "t1 3500");
@@ -176,8 +177,8 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       for (const n of [2, 3, 4]) assert.equal(await readTokens(storage, `r${n}`), "", `r${n}`);
       // A run without feedback keys can have tokens.
       for (const action of ["delete", "rollback"] as const) {
-        await created(storage, assistant, "thread3", action);
-        await storage.createFeedbackTokens(here, [aToken(action, { run_id: action })]);
+        await requireCreated(storage, assistant, "thread3", action);
+        await storage.createFeedbackTokens(here, [createTokenRow(action, { run_id: action })]);
         if (action === "delete") await storage.deleteRun(here, "thread3", action, 9_000);
         else await storage.stopRuns(here, { thread_id: "thread3", run_ids: [action] }, action, 3000);
         assert.equal(await readTokens(storage, action), "", action);
@@ -186,7 +187,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("of a stateless run stay after it is deleted", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const { lease } = await stateless(storage, assistant, "r1", { run: { feedback } });
       await storage.finishRun(here, lease, finish());
       const ages = { stateless_before: 9000, frames_before: 9000, keys_before: 9000 };
@@ -198,16 +199,16 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("submissions", () => {
     test("are recorded until the token expires", async (storage) => {
-      await storage.createFeedbackTokens(here, [aToken("t1"), aToken("t2")]);
+      await storage.createFeedbackTokens(here, [createTokenRow("t1"), createTokenRow("t2")]);
       assert.equal((await submit(storage, "t1", "f1", { now: 4999 })).kind, "recorded");
       assert.equal((await submit(storage, "t1", "f2", { now: 5000 })).kind, "token_expired");
       assert.equal((await submit(storage, "t3", "f2")).kind, "token_not_found");
       assert.equal(await ids(storage), "f1");
-      assert.deepEqual(await getFeedback(storage, ["w1"], "f1"), aRecord("f1"));
+      assert.deepEqual(await getFeedback(storage, ["w1"], "f1"), createRecordRow("f1"));
     });
 
     test("on one token never exceed the limit, also concurrently", async (storage) => {
-      await storage.createFeedbackTokens(here, [aToken("t1"), aToken("t2")]);
+      await storage.createFeedbackTokens(here, [createTokenRow("t1"), createTokenRow("t2")]);
       const outcomes = await Promise.all(
         Array.from({ length: 8 }, (_, i) => submit(storage, "t1", `f${i}`, { limit: 3 })),
       );
@@ -220,7 +221,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("with one idempotency key are one, also concurrently and if the token is full", async (storage) => {
-      await storage.createFeedbackTokens(here, [aToken("t1"), aToken("t2")]);
+      await storage.createFeedbackTokens(here, [createTokenRow("t1"), createTokenRow("t2")]);
       const outcomes = await Promise.all(
         Array.from({ length: 5 }, (_, i) => submit(storage, "t1", `f${i}`, { key: "k", limit: 1 })),
       );
@@ -240,7 +241,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are possible again after their key is deleted", async (storage) => {
-      await storage.createFeedbackTokens(here, [aToken("t1", { expires_at: 1e9 })]);
+      await storage.createFeedbackTokens(here, [createTokenRow("t1", { expires_at: 1e9 })]);
       assert.equal((await submit(storage, "t1", "f1", { key: "k", now: 2000 })).kind, "recorded");
       const ages = { stateless_before: 0, frames_before: 0, features: { feedback: 0, webhooks: 0 } };
       await storage.deleteExpired(here, { ...ages, keys_before: 2001, limit: 10, now: 9000 });
@@ -248,7 +249,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("do not count if the record cannot be created", async (storage) => {
-      await storage.createFeedbackTokens(here, [aToken("t1")]);
+      await storage.createFeedbackTokens(here, [createTokenRow("t1")]);
       await submit(storage, "t1", "f1", { limit: 2 });
       await assert.rejects(submit(storage, "t1", "f1", { key: "k", limit: 2 }));
       assert.equal((await submit(storage, "t1", "f2", { key: "k", limit: 2 })).kind, "recorded");
@@ -261,13 +262,13 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
 
     /** Ann's run `r1` with a record and a token, and records on a project and on a deleted run. */
     async function annsFeedback(storage: Storage): Promise<void> {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t", { owner: "ann" });
-      await claimed(storage, assistant, "t", "r1");
-      await storage.createFeedback(aRecord("f1"));
-      await storage.createFeedback(aRecord("project", { run_id: null }));
-      await storage.createFeedback(aRecord("gone", { run_id: "r9", thread_id: "t" }));
-      await storage.createFeedbackTokens(here, [aToken("t1"), aToken("t9", { run_id: "r9" })]);
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t", { owner: "ann" });
+      await createClaimedRun(storage, assistant, "t", "r1");
+      await storage.createFeedback(createRecordRow("f1"));
+      await storage.createFeedback(createRecordRow("project", { run_id: null }));
+      await storage.createFeedback(createRecordRow("gone", { run_id: "r9", thread_id: "t" }));
+      await storage.createFeedbackTokens(here, [createTokenRow("t1"), createTokenRow("t9", { run_id: "r9" })]);
     }
 
     test("is that on runs whose thread it permits", async (storage) => {
@@ -300,23 +301,26 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.updateFeedback(["w1"], "gone", { score: 2 }, 3000, ann), null);
       assert.equal(await storage.deleteFeedback(["w1"], "f1", bob), false);
       assert.equal(await storage.deleteFeedback(["w1"], "project", ann), false);
-      assert.deepEqual(await getFeedback(storage, ["w1"], "f1"), aRecord("f1"));
+      assert.deepEqual(await getFeedback(storage, ["w1"], "f1"), createRecordRow("f1"));
       assert.equal((await storage.updateFeedback(["w1"], "f1", { score: 2 }, 3000, ann))?.score, 2);
       assert.equal(await storage.deleteFeedback(["w1"], "f1", ann), true);
     });
 
     test("is created only on runs that the filter permits, tokens all or none", async (storage) => {
       await annsFeedback(storage);
-      assert.equal(await storage.createFeedback(aRecord("f2"), bob), null);
-      assert.equal(await storage.createFeedback(aRecord("f1"), bob), null, "not that it exists");
-      assert.equal(await storage.createFeedback(aRecord("f3", { run_id: null }), ann), null);
+      assert.equal(await storage.createFeedback(createRecordRow("f2"), bob), null);
+      assert.equal(await storage.createFeedback(createRecordRow("f1"), bob), null, "not that it exists");
+      assert.equal(await storage.createFeedback(createRecordRow("f3", { run_id: null }), ann), null);
       assert.equal(await ids(storage), "f1,gone,project");
-      assert.equal((await storage.createFeedback(aRecord("f4"), ann))?.kind, "created");
-      assert.equal((await storage.createFeedback(aRecord("f4"), ann))?.kind, "exists");
-      assert.equal(await storage.createFeedbackTokens(bob, [aToken("t2")]), false);
-      assert.equal(await storage.createFeedbackTokens(ann, [aToken("t2"), aToken("t3", { run_id: "r9" })]), false);
+      assert.equal((await storage.createFeedback(createRecordRow("f4"), ann))?.kind, "created");
+      assert.equal((await storage.createFeedback(createRecordRow("f4"), ann))?.kind, "exists");
+      assert.equal(await storage.createFeedbackTokens(bob, [createTokenRow("t2")]), false);
+      assert.equal(
+        await storage.createFeedbackTokens(ann, [createTokenRow("t2"), createTokenRow("t3", { run_id: "r9" })]),
+        false,
+      );
       assert.equal(await readTokens(storage, "r1"), "t1 5000");
-      assert.equal(await storage.createFeedbackTokens(ann, [aToken("t2"), aToken("t3")]), true);
+      assert.equal(await storage.createFeedbackTokens(ann, [createTokenRow("t2"), createTokenRow("t3")]), true);
       assert.equal(await readTokens(storage, "r1"), "t1 5000,t2 5000,t3 5000");
     });
   });
@@ -325,12 +329,19 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     test("is stored unchanged", async (storage) => {
       const odd = JSON.parse('{"__proto__":{"a":[1,null]},"nul\\u0000":"\\ud800","":""}') as JsonObject;
       const rows = [
-        aRecord("f1", { score: true, value: "1", comment: "c", correction: "text", source: "model" }),
-        aRecord("f2", { score: 1, value: 1, correction: odd, source_metadata: odd, extra: odd }),
-        aRecord("f3", { score: null, value: odd, thread_id: "t", user_id: "u", run_started_at: 1500, run_id: null }),
-        aRecord("f4", { score: false, value: false, comment: "", correction: {} }),
-        aRecord("f5", { score: 0.1, value: "true" }),
-        aRecord("f6", { score: -1e300, value: "", comment: "'; drop table feedback; --" }),
+        createRecordRow("f1", { score: true, value: "1", comment: "c", correction: "text", source: "model" }),
+        createRecordRow("f2", { score: 1, value: 1, correction: odd, source_metadata: odd, extra: odd }),
+        createRecordRow("f3", {
+          score: null,
+          value: odd,
+          thread_id: "t",
+          user_id: "u",
+          run_started_at: 1500,
+          run_id: null,
+        }),
+        createRecordRow("f4", { score: false, value: false, comment: "", correction: {} }),
+        createRecordRow("f5", { score: 0.1, value: "true" }),
+        createRecordRow("f6", { score: -1e300, value: "", comment: "'; drop table feedback; --" }),
       ];
       for (const row of rows) {
         assert.deepEqual(await storage.createFeedback(row), { kind: "created", feedback: row });
@@ -339,19 +350,19 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("has one record of an id, which a second create returns", async (storage) => {
-      const first = aRecord("f1");
+      const first = createRecordRow("f1");
       const outcomes = await Promise.all(
         [first, first, first].map((row, i) => storage.createFeedback({ ...row, score: i })),
       );
       const creations = outcomes.filter((outcome) => outcome?.kind === "created").map((outcome) => outcome?.feedback);
       assert.equal(creations.length, 1);
       for (const outcome of outcomes) assert.deepEqual(outcome?.feedback, creations[0]);
-      assert.equal((await storage.createFeedback(aRecord("f1", { workspace_id: "w2" })))?.kind, "exists");
+      assert.equal((await storage.createFeedback(createRecordRow("f1", { workspace_id: "w2" })))?.kind, "exists");
       assert.equal(await getFeedback(storage, ["w2"], "f1"), null);
     });
 
     test("changes the members of a patch, in the given workspaces", async (storage) => {
-      const row = aRecord("f1", { value: "v", comment: "c", correction: { a: 1 }, source_metadata: { m: 1 } });
+      const row = createRecordRow("f1", { value: "v", comment: "c", correction: { a: 1 }, source_metadata: { m: 1 } });
       await storage.createFeedback(row);
       assert.equal(await storage.updateFeedback(["w2"], "f1", { score: 2 }, 3000), null);
       assert.equal(await storage.updateFeedback([], "f1", { score: 2 }, 3000), null);
@@ -366,7 +377,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("is deleted once, in the given workspaces", async (storage) => {
-      await storage.createFeedback(aRecord("f1"));
+      await storage.createFeedback(createRecordRow("f1"));
       assert.equal(await storage.deleteFeedback(["w2"], "f1"), false);
       assert.equal(await storage.deleteFeedback(["w1"], "f1"), true);
       assert.equal(await storage.deleteFeedback(["w1"], "f1"), false);
@@ -374,24 +385,27 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("outlives its run", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      await finished(storage, assistant, "t", "r1");
-      await storage.createFeedback(aRecord("f1"));
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      await createFinishedRun(storage, assistant, "t", "r1");
+      await storage.createFeedback(createRecordRow("f1"));
       assert.equal(await storage.deleteThread(here, "t"), true);
       assert.equal(await ids(storage), "f1");
-      assert.equal((await claimed(storage, assistant, (await aThread(storage, "t")).thread_id, "r2")).run.run_id, "r2");
+      assert.equal(
+        (await createClaimedRun(storage, assistant, (await createThread(storage, "t")).thread_id, "r2")).run.run_id,
+        "r2",
+      );
     });
 
     test("is listed newest first, by any filter", async (storage) => {
       const user = { user_id: "u", source: "app" };
       const rows = [
-        aRecord("b", { created_at: 2001, key: "k1" }),
-        aRecord("a", { created_at: 2001, key: "k2", score: null, comment: "c" }),
-        aRecord("c", { created_at: 2000, run_id: "r2", score: false }),
-        aRecord("d", { created_at: 2003, run_id: null, project_id: "p2", comment: "" }),
-        aRecord("e", { created_at: 2002, ...user }),
-        aRecord("z", { workspace_id: "w2" }),
+        createRecordRow("b", { created_at: 2001, key: "k1" }),
+        createRecordRow("a", { created_at: 2001, key: "k2", score: null, comment: "c" }),
+        createRecordRow("c", { created_at: 2000, run_id: "r2", score: false }),
+        createRecordRow("d", { created_at: 2003, run_id: null, project_id: "p2", comment: "" }),
+        createRecordRow("e", { created_at: 2002, ...user }),
+        createRecordRow("z", { workspace_id: "w2" }),
       ];
       for (const row of rows) await storage.createFeedback(row);
       const cases: readonly (readonly [Partial<FeedbackQuery & { limit: number; offset: number }>, string])[] = [
@@ -423,12 +437,12 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const scores = [true, false, 0.5, null];
       const values = ["good", "__proto__", { an: "object" }, "good"];
       for (const [i, score] of scores.entries()) {
-        await storage.createFeedback(aRecord(`f${i}`, { key: "b", score, value: values[i] ?? null }));
+        await storage.createFeedback(createRecordRow(`f${i}`, { key: "b", score, value: values[i] ?? null }));
       }
-      await storage.createFeedback(aRecord("f4", { key: "a", score: null }));
-      await storage.createFeedback(aRecord("f5", { key: "c", score: -3, value: 7, run_id: "r2" }));
-      await storage.createFeedback(aRecord("f6", { key: "c", score: 1e300, run_id: "r2" }));
-      await storage.createFeedback(aRecord("f7", { key: "c", workspace_id: "w2" }));
+      await storage.createFeedback(createRecordRow("f4", { key: "a", score: null }));
+      await storage.createFeedback(createRecordRow("f5", { key: "c", score: -3, value: 7, run_id: "r2" }));
+      await storage.createFeedback(createRecordRow("f6", { key: "c", score: 1e300, run_id: "r2" }));
+      await storage.createFeedback(createRecordRow("f7", { key: "c", workspace_id: "w2" }));
       const values_b = JSON.parse('{"__proto__":1,"good":2}') as JsonObject;
       const [a, b, c] = [
         { key: "a", n: 1, avg: null, min: null, max: null, values: {} },

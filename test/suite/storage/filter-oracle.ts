@@ -5,17 +5,17 @@ import type { Json, JsonObject } from "../../../lib/json.ts";
 import type { Page, Scope, SortOptions, Storage } from "../../../lib/storage/mod.ts";
 import type { Filter, Scalar } from "../../../lib/storage/visibility.ts";
 import { countAssistants, countCrons, countThreads } from "../counts.ts";
-import { dice } from "../workload.ts";
+import { createDice } from "../workload.ts";
 import {
-  anAssistant,
   checkpoint,
   content,
+  createAssistant,
+  createSeeds,
   here,
-  inShort,
   progress,
   type StorageTest,
   type SuiteApi,
-  seeds,
+  scaleByEffort,
 } from "./material.ts";
 
 const KEYS = [
@@ -166,7 +166,7 @@ const ROWS = 40;
  * of rows found.
  */
 export async function fuzzFilters(storage: Storage, count: number, seed: number): Promise<number> {
-  const { below, pick } = dice(seed);
+  const { below, pick } = createDice(seed);
   const value = (depth: number): Json => {
     const roll = below(10);
     if (depth > 0 && roll < 2) return Array.from({ length: below(4) }, () => value(depth - 1));
@@ -183,24 +183,24 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
     return Object.fromEntries(keptMembers.map(([key, item]) => [key, takePart(item)]));
   };
   /** Returns the part with a random change; the value may not contain it any more. */
-  const mutated = (part: Json): Json => {
+  const mutate = (part: Json): Json => {
     if (below(4) === 0) return value(2);
-    if (Array.isArray(part)) return below(3) === 0 ? [...part, value(1)] : part.map((item) => mutated(item));
+    if (Array.isArray(part)) return below(3) === 0 ? [...part, value(1)] : part.map((item) => mutate(item));
     if (typeof part !== "object" || part === null) return pick(SCALARS);
     const entries = Object.entries(part);
     const at = below(entries.length + 1);
     return Object.fromEntries(
       at === entries.length
         ? [...entries, [pick(KEYS), value(1)]]
-        : entries.map(([key, item], i) => [key, i === at ? mutated(item) : item]),
+        : entries.map(([key, item], i) => [key, i === at ? mutate(item) : item]),
     );
   };
-  const aRow = (like: readonly { readonly metadata: JsonObject }[] = []): JsonObject => {
+  const createRow = (like: readonly { readonly metadata: JsonObject }[] = []): JsonObject => {
     const roll = below(4);
     // Differs from another row in one place, so that a row can match all but one label of a filter.
     if (like.length === 0 || roll > 1) return object(3, roll === 2 ? 24 : below(6));
     const { metadata } = pick(like);
-    const changed = mutated(metadata);
+    const changed = mutate(metadata);
     return getKind(changed) === "object" ? (changed as JsonObject) : metadata;
   };
   const filterOn = (rows: readonly { readonly metadata: JsonObject }[]): JsonObject => {
@@ -208,7 +208,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
     if (roll === 0 || rows.length === 0) return object(2, below(3));
     const part = takePart(pick(rows).metadata) as JsonObject;
     if (roll > 3) return part;
-    const changed = mutated(part);
+    const changed = mutate(part);
     return getKind(changed) === "object" ? (changed as JsonObject) : part;
   };
   const createReach = (rows: readonly Row[]): Filter => {
@@ -222,20 +222,20 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
   };
 
   let now = 1000;
-  await anAssistant(storage, { assistant_id: "host" }, now);
+  await createAssistant(storage, { assistant_id: "host" }, now);
   const nouns = createNouns(storage).map((noun) => ({ noun, rows: [] as Row[] }));
   let rowCount = 0;
   const add = async ({ noun, rows }: (typeof nouns)[number]): Promise<void> => {
     // Several rows with the same time, so that ids decide the order.
     now += below(2);
-    const row = { id: `r${rowCount++}`, created_at: now, updated_at: now, metadata: aRow(rows) };
+    const row = { id: `r${rowCount++}`, created_at: now, updated_at: now, metadata: createRow(rows) };
     await noun.create(row.id, row.metadata, now);
     rows.push(row);
   };
   for (const each of nouns) for (let i = 0; i < ROWS; i++) await add(each);
-  const states = await someCheckpoints(
+  const states = await createCheckpoints(
     storage,
-    Array.from({ length: ROWS }, () => aRow()),
+    Array.from({ length: ROWS }, () => createRow()),
   );
 
   let matchCount = 0;
@@ -264,7 +264,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
         await add(each);
       } else {
         now += below(2);
-        row.metadata = aRow(below(2) === 0 ? rows : [row]);
+        row.metadata = createRow(below(2) === 0 ? rows : [row]);
         row.updated_at = now;
         await noun.update(row.id, row.metadata, now);
       }
@@ -294,7 +294,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
 }
 
 /** Creates a thread `states` with a checkpoint for each of these metadata; newest first. */
-async function someCheckpoints(
+async function createCheckpoints(
   storage: Storage,
   metadata: readonly JsonObject[],
 ): Promise<readonly { readonly id: string; readonly metadata: JsonObject }[]> {
@@ -309,9 +309,9 @@ async function someCheckpoints(
 const FILTERS = 400;
 
 export function filterTests(api: SuiteApi, test: StorageTest): void {
-  const filters = inShort(api, FILTERS);
+  const filters = scaleByEffort(api, FILTERS);
   api.describe("random filters on metadata", () => {
-    for (const seed of seeds(api, 3)) {
+    for (const seed of createSeeds(api, 3)) {
       test(`find and count the rows that an oracle finds and counts, page by page, seed ${seed}`, async (storage) => {
         assert.ok((await fuzzFilters(storage, filters, seed)) > filters, "the filters find something");
       });

@@ -6,21 +6,21 @@ import type { Scope, Storage } from "../../../lib/storage/mod.ts";
 import { type Condition, type Filter, matchesFilter, type Scalar } from "../../../lib/storage/visibility.ts";
 import { countAssistants, countThreads } from "../counts.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
   checkpoint,
-  claimed,
   content,
-  fates,
+  createAssistant,
+  createClaimedRun,
+  createPendingRun,
+  createSeeds,
+  createThread,
   firstPage,
+  formatOutcomes,
   frames,
   here,
   newRun,
   progress,
   type StorageTest,
   type SuiteApi,
-  seeds,
   stateless,
   statuses,
 } from "./material.ts";
@@ -110,10 +110,10 @@ const page = { limit: 1000, offset: 0, sort_by: "created_at", sort_order: "asc" 
 
 /** Two pending runs each on a visible and a hidden thread of Ann. */
 async function waiting(storage: Storage): Promise<void> {
-  const assistant = await anAssistant(storage, { metadata: { owner: "ann" } });
-  await aThread(storage, "t", { owner: "ann" });
-  await aRun(storage, assistant, "t", "r1");
-  await aRun(storage, assistant, "t", "r2");
+  const assistant = await createAssistant(storage, { metadata: { owner: "ann" } });
+  await createThread(storage, "t", { owner: "ann" });
+  await createPendingRun(storage, assistant, "t", "r1");
+  await createPendingRun(storage, assistant, "t", "r2");
   await storage.createRun(here, {
     run: newRun("h", "r3", { stateless: true }),
     expected: { assistant_revision: assistant.revision, thread_revision: null },
@@ -125,7 +125,7 @@ async function waiting(storage: Storage): Promise<void> {
 /** Defines the tests of filters. */
 export function visibilityTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a scope's filter", () => {
-    for (const seed of seeds(api, 2)) {
+    for (const seed of createSeeds(api, 2)) {
       test(`permits the rows that permits() permits, seed ${seed}`, async (storage) => {
         const roll = dice(seed);
         const rows = Array.from({ length: 40 }, () => randomMetadata(roll));
@@ -177,7 +177,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
         [{}],
         "[1]",
       ];
-      for (const [i, value] of values.entries()) await aThread(storage, `t${i}`, { value });
+      for (const [i, value] of values.entries()) await createThread(storage, `t${i}`, { value });
       const filters: readonly Filter[] = alike.flatMap((scalar) => [
         [{ key: "value", equals: scalar }],
         [{ key: "value", contains: [scalar] }],
@@ -196,7 +196,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
         bits.setFloat64(0, number);
         bits.setBigInt64(0, bits.getBigInt64(0) + 1n);
         const next = bits.getFloat64(0);
-        await aThread(storage, `t${number}`, { number });
+        await createThread(storage, `t${number}`, { number });
         const scope = (equals: number): Scope => ({ ...here, filter: [{ key: "number", equals }] });
         assert.ok(await storage.getThread(scope(number), `t${number}`), String(number));
         assert.equal(await storage.getThread(scope(next), `t${number}`), null, String(next));
@@ -204,15 +204,15 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("without conditions matches every row", async (storage) => {
-      await aThread(storage, "t");
+      await createThread(storage, "t");
       assert.ok(await storage.getThread({ ...here, filter: [] }, "t"));
       assert.equal(await countThreads(storage, { ...here, filter: [] }, {}), 1);
     });
 
     test("is combined with the conditions of a search", async (storage) => {
-      await aThread(storage, "t1", { owner: "ann", kind: "a" });
-      await aThread(storage, "t2", { owner: "bob", kind: "a" });
-      await aThread(storage, "t3", { owner: "ann", kind: "b" });
+      await createThread(storage, "t1", { owner: "ann", kind: "a" });
+      await createThread(storage, "t2", { owner: "bob", kind: "a" });
+      await createThread(storage, "t3", { owner: "ann", kind: "b" });
       const { rows, total } = await storage.searchThreads(ann, { ...page, metadata: { kind: "a" } });
       assert.deepEqual([rows.map((row) => row.thread_id), total], [["t1"], 1]);
       assert.equal(await countThreads(storage, ann, { metadata: { owner: "bob" } }), 0);
@@ -220,12 +220,12 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("applies to every operation on assistants", async (storage) => {
-      const { revision } = await anAssistant(storage, { metadata: { owner: "ann" } });
+      const { revision } = await createAssistant(storage, { metadata: { owner: "ann" } });
       const next = { ...content, name: "taken" };
       assert.equal(await storage.updateAssistant(bob, "a", () => next, 2000), null);
       assert.deepEqual(await storage.setLatest(bob, "a", 1, 2000), { kind: "assistant_not_found" });
       assert.equal(await storage.listAssistantVersions(bob, "a", { limit: 10, offset: 0 }), null);
-      await aThread(storage, "t", { assistant_id: "a", owner: "bob" });
+      await createThread(storage, "t", { assistant_id: "a", owner: "bob" });
       assert.equal(await storage.deleteAssistant(bob, "a", { delete_threads: true }), false);
       assert.ok(await storage.getThread(here, "t"), "an assistant that is not deleted keeps its threads");
       assert.equal((await storage.getAssistant(here, "a"))?.revision, revision);
@@ -248,9 +248,9 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("of threads limits what an assistant deletes", async (storage) => {
-      await anAssistant(storage);
-      await aThread(storage, "t1", { assistant_id: "a", owner: "ann" });
-      await aThread(storage, "t2", { assistant_id: "a", owner: "bob" });
+      await createAssistant(storage);
+      await createThread(storage, "t1", { assistant_id: "a", owner: "ann" });
+      await createThread(storage, "t2", { assistant_id: "a", owner: "bob" });
       const threads = { filter: ann.filter as Filter };
       assert.equal(await storage.deleteAssistant(here, "a", { delete_threads: true, threads }), true);
       assert.equal(await storage.getThread(here, "t1"), null);
@@ -259,7 +259,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("applies to every operation on threads", async (storage) => {
-      await aThread(storage, "t", { owner: "ann" });
+      await createThread(storage, "t", { owner: "ann" });
       const steal = { metadata: { owner: "bob" } };
       assert.equal(await storage.updateThread(bob, "t", () => steal, 2000), null);
       assert.equal(await storage.deleteThread(bob, "t"), false);
@@ -299,20 +299,20 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
         assert.equal((await storage.getRun(here, "r3"))?.status, "pending");
         const kind = action === "interrupt" ? "ended" : "deleted";
         assert.equal(
-          fates(await storage.stopRuns(ann, { thread_id: "t", run_ids: ["r1"] }, action, 2000)),
+          formatOutcomes(await storage.stopRuns(ann, { thread_id: "t", run_ids: ["r1"] }, action, 2000)),
           `r1 ${kind}`,
         );
         assert.equal(
-          fates(await storage.stopRuns(ann, { run_ids: ["r1", "r2", "r3"] }, action, 2000)),
+          formatOutcomes(await storage.stopRuns(ann, { run_ids: ["r1", "r2", "r3"] }, action, 2000)),
           `r2 ${kind},r3 ${kind}`,
         );
       });
     }
 
     test("applies to rows that runs have left, by their thread", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t", { owner: "ann" });
-      const { lease } = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t", { owner: "ann" });
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
       await storage.saveProgress(here, lease, progress([checkpoint("c1", {})]), 1200);
       await storage.saveProgress(here, lease, frames(1, "metadata"), 1200);
       for (const [scope, count] of [

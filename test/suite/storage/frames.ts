@@ -2,26 +2,26 @@
 import assert from "node:assert/strict";
 import type { ClaimedRun, Lease, RetentionLimits, Storage } from "../../../lib/storage/mod.ts";
 import {
-  anAssistant,
-  aThread,
   checkpoint,
   claimNext,
   claimTerms,
-  created,
+  createAssistant,
+  createThread,
   finish,
   frames,
   here,
   progress,
+  requireCreated,
   type StorageTest,
   type SuiteApi,
   stateless,
 } from "./material.ts";
 
 async function resumableLease(storage: Storage): Promise<Lease> {
-  const assistant = await anAssistant(storage);
-  await aThread(storage, "t");
+  const assistant = await createAssistant(storage);
+  await createThread(storage, "t");
   const claim = { token: "token-r1", lease_until: 5000 };
-  const outcome = await created(storage, assistant, "t", "r1", { run: { resumable: true }, claim });
+  const outcome = await requireCreated(storage, assistant, "t", "r1", { run: { resumable: true }, claim });
   return (outcome.claimed as ClaimedRun).lease;
 }
 
@@ -132,7 +132,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
     const nothing: RetentionLimits = { ...ages, limit: 10, now: 9000 };
 
     test("deletes temporary runs and their hidden threads after their time", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const end = async (id: string, now: number) => {
         const { lease } = await stateless(storage, assistant, id);
         await storage.finishRun(here, lease, finish({ now }));
@@ -140,9 +140,9 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       for (const id of ["r1", "r2", "r3"]) await end(id, 2000);
       await end("young", 3000);
       await stateless(storage, assistant, "active");
-      await aThread(storage, "thread-kept");
+      await createThread(storage, "thread-kept");
       const claim = { token: "w", lease_until: 5000 };
-      const keptThread = await created(storage, assistant, "thread-kept", "kept", { claim });
+      const keptThread = await requireCreated(storage, assistant, "thread-kept", "kept", { claim });
       await storage.finishRun(here, (keptThread.claimed as ClaimedRun).lease, finish());
       const sweep = (stateless_before: number) =>
         storage.deleteExpired(here, { ...nothing, stateless_before, limit: 2 });
@@ -161,7 +161,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("keeps temporary runs as long as their frames and keys", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const idempotency = { route: "/runs", key: "k", body_hash: "h" };
       const framed = await stateless(storage, assistant, "framed", {
         run: { resumable: true, kwargs: { resumable: true } },
@@ -213,7 +213,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       await storage.finishRun(here, lease, finish({ end_frame: 2501 }));
       const assistant = await storage.getAssistant(here, "a");
       assert.ok(assistant);
-      const { claimed } = await created(storage, assistant, "t", "r2", {
+      const { claimed } = await requireCreated(storage, assistant, "t", "r2", {
         run: { resumable: true },
         claim: { token: "w", lease_until: 5000 },
       });

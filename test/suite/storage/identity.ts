@@ -10,7 +10,7 @@ const uuid = (number: number): string => `00000000-0000-4000-8000-${String(numbe
 const times = <Value>(count: number, make: (i: number) => Value): Value[] =>
   Array.from({ length: count }, (_, i) => make(i));
 
-const aKey = (organization_id: string, row: Partial<ApiKeyRow> = {}): ApiKeyRow => ({
+const createKeyRow = (organization_id: string, row: Partial<ApiKeyRow> = {}): ApiKeyRow => ({
   id: "key",
   organization_id,
   user_id: null,
@@ -25,7 +25,7 @@ const aKey = (organization_id: string, row: Partial<ApiKeyRow> = {}): ApiKeyRow 
   ...row,
 });
 
-const aUser = (id: string, row: Partial<UserRow> = {}): UserRow => ({
+const createUserRow = (id: string, row: Partial<UserRow> = {}): UserRow => ({
   id,
   email: `${id}@example.com`,
   name: null,
@@ -34,7 +34,7 @@ const aUser = (id: string, row: Partial<UserRow> = {}): UserRow => ({
   ...row,
 });
 
-async function aWorkspace(store: IdentityStore, id: string, created_at = 2000): Promise<WorkspaceRow> {
+async function createWorkspace(store: IdentityStore, id: string, created_at = 2000): Promise<WorkspaceRow> {
   const { organization } = await store.ensureDefaults(1000);
   const row = { id, organization_id: organization.id, name: `Name of ${id}`, created_at, deleted_at: null };
   assert.deepEqual(await store.createUnit("workspace", row), { kind: "made", row });
@@ -110,7 +110,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
   api.describe("defaults and deployments", () => {
     test("are the oldest rows, and are created again after the last one is deleted", async (store) => {
       const { organization, workspace, project } = await store.ensureDefaults(1000);
-      const younger = await aWorkspace(store, "w2");
+      const younger = await createWorkspace(store, "w2");
       assert.equal((await store.ensureDefaults(3000)).workspace.id, workspace.id);
       assert.equal((await store.deleteUnit("workspace", workspace.id, 3000))?.deleted_at, 3000);
       const next = await store.ensureDefaults(4000);
@@ -124,7 +124,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
 
     test("are found by id, and are not created for an unknown id", async (store) => {
       const { organization, workspace } = await store.ensureDefaults(1000);
-      const w2 = await aWorkspace(store, uuid(2));
+      const w2 = await createWorkspace(store, uuid(2));
       const project = { id: uuid(3), workspace_id: w2.id, name: "P", created_at: 2000, deleted_at: null };
       assert.equal((await store.createUnit("project", project)).kind, "made");
       for (const deployment of [
@@ -171,7 +171,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       const { organization, workspace, project } = await store.ensureDefaults(1000);
       await store.renameUnit("workspace", workspace.id, "First");
       await store.renameUnit("project", project.id, "Main");
-      const w2 = await aWorkspace(store, "w2");
+      const w2 = await createWorkspace(store, "w2");
       for (const deployment of [{}, { workspace: "First" }, { workspace: "w2" }, { project: "Bots" }]) {
         const outcome = await store.registerDeployment(
           { name: `in ${JSON.stringify(deployment)}`, ...deployment },
@@ -191,7 +191,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
     });
 
     test("keep owner and sharing until they are changed", async (store) => {
-      for (const id of ["u1", "u2"]) await store.createUser(aUser(id));
+      for (const id of ["u1", "u2"]) await store.createUser(createUserRow(id));
       const placed = await store.registerDeployment({ name: "d", owner_user_id: "u1", shared: true }, 1000);
       assert.ok(placed.kind === "made");
       assert.deepEqual([placed.row.owner_user_id, placed.row.shared], ["u1", true]);
@@ -212,10 +212,10 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
     test("are returned with the workspaces that they reach now", async (store) => {
       const { organization, workspace, project } = await store.ensureDefaults(1000);
       assert.equal((await store.listKeys({ limit: 1 })).length > 0, false);
-      const w2 = await aWorkspace(store, "w2");
+      const w2 = await createWorkspace(store, "w2");
       const p2 = { id: "p2", workspace_id: "w2", name: "P2", created_at: 2000, deleted_at: null };
       await store.createUnit("project", p2);
-      const key = aKey(organization.id, { description: "of a test", expires_at: 5000 });
+      const key = createKeyRow(organization.id, { description: "of a test", expires_at: 5000 });
       const memberships: MembershipRow[] = [
         { subject_id: "key", scope_id: organization.id, permissions: ["organization:read"] },
         { subject_id: "key", scope_id: "w2", permissions: ["runs:read", "feedback:read"] },
@@ -239,17 +239,17 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
 
     test("reject an existing short form and unknown parents, and write nothing", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
-      await aWorkspace(store, "gone");
+      await createWorkspace(store, "gone");
       await store.deleteUnit("workspace", "gone", 2000);
-      const first = aKey(organization.id);
+      const first = createKeyRow(organization.id);
       assert.deepEqual(await store.createKey(first, []), { kind: "made" });
-      const second = { ...aKey(organization.id, { id: "k2" }), short_key: first.short_key };
+      const second = { ...createKeyRow(organization.id, { id: "k2" }), short_key: first.short_key };
       const outcomes: [ApiKeyRow, string | null, string][] = [
         [second, null, "short_key_taken"],
-        [aKey("other", { id: "k2" }), null, "parent_not_found"],
-        [aKey(organization.id, { id: "k2", kind: "pt", user_id: "nobody" }), null, "parent_not_found"],
-        [aKey(organization.id, { id: "k2" }), "nowhere", "parent_not_found"],
-        [aKey(organization.id, { id: "k2" }), "gone", "parent_not_found"],
+        [createKeyRow("other", { id: "k2" }), null, "parent_not_found"],
+        [createKeyRow(organization.id, { id: "k2", kind: "pt", user_id: "nobody" }), null, "parent_not_found"],
+        [createKeyRow(organization.id, { id: "k2" }), "nowhere", "parent_not_found"],
+        [createKeyRow(organization.id, { id: "k2" }), "gone", "parent_not_found"],
       ];
       for (const [key, scope_id, kind] of outcomes) {
         const granted = [
@@ -264,7 +264,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
 
     test("have one short form each, also if several are created concurrently", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
-      const keys = times(6, (i) => ({ ...aKey(organization.id, { id: `k${i}` }), short_key: "gr_sk_...same" }));
+      const keys = times(6, (i) => ({ ...createKeyRow(organization.id, { id: `k${i}` }), short_key: "gr_sk_...same" }));
       const kinds = await Promise.all(keys.map(async (key) => (await store.createKey(key, [])).kind));
       assert.deepEqual(kinds.sort(), ["made", ...times(5, () => "short_key_taken")]);
       assert.equal((await store.listKeys({ organization_id: organization.id })).length, 1);
@@ -272,7 +272,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
 
     test("are revoked by id or short form, once", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
-      for (const id of ["k1", "k2"]) await store.createKey(aKey(organization.id, { id }), []);
+      for (const id of ["k1", "k2"]) await store.createKey(createKeyRow(organization.id, { id }), []);
       assert.equal((await store.revokeKey(organization.id, "k1", 3000))?.revoked_at, 3000);
       assert.equal((await store.revokeKey(organization.id, "gr_sk_...k2", 3000))?.id, "k2");
       assert.equal((await store.revokeKey(organization.id, "k1", 4000))?.revoked_at, 3000);
@@ -283,7 +283,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
 
     test("store their last use at most once a minute", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
-      await store.createKey(aKey(organization.id), []);
+      await store.createKey(createKeyRow(organization.id), []);
       const used = async (now: number): Promise<number | null | undefined> => {
         await store.touchKey("key", now);
         return (await store.findKey("hash of key"))?.key.last_used_at;
@@ -296,8 +296,8 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
 
     test("of a user have the user's memberships, and end with the user", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
-      await store.createUser(aUser("u1"));
-      const key = aKey(organization.id, { kind: "pt", user_id: "u1" });
+      await store.createUser(createUserRow("u1"));
+      const key = createKeyRow(organization.id, { kind: "pt", user_id: "u1" });
       assert.deepEqual(await store.createKey(key, []), { kind: "made" });
       const membership: MembershipRow = { subject_id: "u1", scope_id: organization.id, permissions: ["runs:read"] };
       await store.setMembership(membership);
@@ -306,7 +306,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.equal(await store.findKey("hash of key"), null);
       assert.equal((await store.listKeys({ organization_id: organization.id }))[0]?.revoked_at, 3000);
       assert.deepEqual(await store.listMemberships("u1"), []);
-      const late = { ...aKey(organization.id, { id: "late" }), kind: "pt" as const, user_id: "u1" };
+      const late = { ...createKeyRow(organization.id, { id: "late" }), kind: "pt" as const, user_id: "u1" };
       assert.deepEqual(await store.createKey(late, []), { kind: "parent_not_found" });
     });
   });
@@ -314,7 +314,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
   api.describe("workspaces and projects", () => {
     test("have unique names, except for deleted rows", async (store) => {
       const { organization, workspace } = await store.ensureDefaults(1000);
-      const w2 = await aWorkspace(store, "w2");
+      const w2 = await createWorkspace(store, "w2");
       assert.equal((await store.createUnit("workspace", { ...w2, id: "w3" })).kind, "name_taken");
       assert.equal(
         (await store.createUnit("workspace", { ...w2, id: "w3", organization_id: "x" })).kind,
@@ -346,7 +346,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
 
     test("hold projects, which are deleted with their workspace", async (store) => {
       const { workspace, project } = await store.ensureDefaults(1000);
-      await aWorkspace(store, "w2");
+      await createWorkspace(store, "w2");
       const row = { id: "p1", workspace_id: "w2", name: "Default", created_at: 2000, deleted_at: null };
       assert.deepEqual(await store.createUnit("project", row), { kind: "made", row });
       assert.equal((await store.createUnit("project", { ...row, id: "p2" })).kind, "name_taken");
@@ -379,10 +379,11 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
 
   api.describe("users and memberships", () => {
     test("are found by id and email", async (store) => {
-      const ada = aUser("u1", { name: "Ada" });
+      const ada = createUserRow("u1", { name: "Ada" });
       assert.deepEqual(await store.createUser(ada), { kind: "made", row: ada });
       assert.equal((await store.createUser({ ...ada, id: "u2" })).kind, "name_taken");
-      for (const id of ["n1", "n2"]) assert.equal((await store.createUser(aUser(id, { email: null }))).kind, "made");
+      for (const id of ["n1", "n2"])
+        assert.equal((await store.createUser(createUserRow(id, { email: null }))).kind, "made");
       assert.deepEqual(await store.getUser("u1"), ada);
       assert.deepEqual(await store.getUser("u1@example.com"), ada);
       assert.equal(await store.getUser("u9"), null);
@@ -395,9 +396,9 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
 
     test("have permissions by their role", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
-      await aWorkspace(store, "w2");
-      for (const id of ["u2", "u1", "u3"]) await store.createUser(aUser(id));
-      await store.createUser(aUser("u0", { email: null }));
+      await createWorkspace(store, "w2");
+      for (const id of ["u2", "u1", "u3"]) await store.createUser(createUserRow(id));
+      await store.createUser(createUserRow("u0", { email: null }));
       assert.deepEqual(await store.listUsers(organization.id), []);
       const on = (subject_id: string, scope_id: string, ...permissions: MembershipRow["permissions"]) =>
         store.setMembership({ subject_id, scope_id, permissions });
@@ -421,12 +422,12 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
 
     test("keep the last names of deleted rows", async (store) => {
       const { project } = await store.ensureDefaults(1000);
-      await aWorkspace(store, "w2");
+      await createWorkspace(store, "w2");
       await store.renameUnit("workspace", "w2", "=SUM(A1:A9)");
       await store.deleteUnit("workspace", "w2", 3000);
-      await store.createUser(aUser("u1"));
+      await store.createUser(createUserRow("u1"));
       await store.deleteUser("u1", 3000);
-      await store.createUser(aUser("u2", { email: null }));
+      await store.createUser(createUserRow("u2", { email: null }));
       const names = await store.readNames({
         workspaces: ["w2", "w9"],
         projects: [project.id, project.id],
@@ -443,7 +444,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
     });
 
     test("are found or created for users of custom authentication, one in a workspace", async (store) => {
-      const [first, second] = [await aWorkspace(store, uuid(1)), await aWorkspace(store, uuid(2))];
+      const [first, second] = [await createWorkspace(store, uuid(1)), await createWorkspace(store, uuid(2))];
       const ann = { workspace_id: first.id, identity: "ann" };
       const ids = await Promise.all(times(5, (i) => store.ensureUser(ann, 2000 + i)));
       assert.deepEqual(new Set(ids), new Set([ids[0]]));

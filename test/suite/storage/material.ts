@@ -29,13 +29,13 @@ export interface SuiteApi {
 }
 
 /** Returns `most` scaled by the effort; at least one. */
-export function inShort({ effort = 1 }: SuiteApi, most: number): number {
+export function scaleByEffort({ effort = 1 }: SuiteApi, most: number): number {
   return Math.max(1, Math.round(most * effort));
 }
 
 /** Returns the seeds of a random test: 1, 2, … up to `most`, scaled by the effort. */
-export function seeds(api: SuiteApi, most: number): number[] {
-  return Array.from({ length: inShort(api, most) }, (_, i) => i + 1);
+export function createSeeds(api: SuiteApi, most: number): number[] {
+  return Array.from({ length: scaleByEffort(api, most) }, (_, i) => i + 1);
 }
 
 export const here: Scope = { deployment: "here" };
@@ -57,7 +57,7 @@ export type StorageTest = (name: string, body: (storage: Storage) => Promise<voi
 
 export const firstPage = { limit: 10, offset: 0, sort_order: "asc" } as const;
 
-export async function anAssistant(
+export async function createAssistant(
   storage: Storage,
   options: Partial<AssistantContent & { assistant_id: string }> = {},
   now = 1000,
@@ -66,7 +66,7 @@ export async function anAssistant(
   return (await storage.createAssistant(scope, { assistant_id: "a", ...content, ...options }, now)).assistant;
 }
 
-export async function aThread(
+export async function createThread(
   storage: Storage,
   thread_id: string,
   metadata: JsonObject = {},
@@ -106,7 +106,7 @@ export async function request(
   };
 }
 
-export async function aRun(
+export async function createPendingRun(
   storage: Storage,
   assistant: AssistantRow,
   thread: string,
@@ -116,7 +116,7 @@ export async function aRun(
 }
 
 /** Creates a run and claims it at its creation, until 5000. */
-export async function claimed(
+export async function createClaimedRun(
   storage: Storage,
   assistant: AssistantRow,
   thread: string,
@@ -129,7 +129,7 @@ export async function claimed(
 }
 
 /** Creates and ends a run on the thread. */
-export async function finished(
+export async function createFinishedRun(
   storage: Storage,
   assistant: AssistantRow,
   thread_id: string,
@@ -137,17 +137,17 @@ export async function finished(
   thread: Partial<FinishRun["thread"]> = {},
   options: Partial<FinishRun> = {},
 ): Promise<void> {
-  const { lease } = await claimed(storage, assistant, thread_id, run_id);
+  const { lease } = await createClaimedRun(storage, assistant, thread_id, run_id);
   const end = finish(options);
   assert.deepEqual(await storage.finishRun(here, lease, { ...end, thread: { ...end.thread, ...thread } }), {
     next: null,
   });
 }
 
-export async function aLease(storage: Storage): Promise<Lease> {
-  const assistant = await anAssistant(storage);
-  await aThread(storage, "t");
-  return (await claimed(storage, assistant, "t", "r1")).lease;
+export async function createLease(storage: Storage): Promise<Lease> {
+  const assistant = await createAssistant(storage);
+  await createThread(storage, "t");
+  return (await createClaimedRun(storage, assistant, "t", "r1")).lease;
 }
 
 /** Claims a run; null if none is due. */
@@ -231,7 +231,7 @@ export async function create(
 }
 
 /** Creates a run, and fails the test unless it is created. */
-export async function created(
+export async function requireCreated(
   ...args: Parameters<typeof create>
 ): Promise<Extract<CreateRunResult, { kind: "created" }>> {
   const outcome = await create(...args);
@@ -260,7 +260,7 @@ export async function stateless(
 }
 
 /** Formats the outcome of each run, sorted by id. */
-export function fates(stopped: readonly StoppedRun[]): string {
+export function formatOutcomes(stopped: readonly StoppedRun[]): string {
   return stopped
     .map(({ run_id, kind }) => `${run_id} ${kind}`)
     .sort()

@@ -4,13 +4,13 @@ import assert from "node:assert/strict";
 import type { FeedbackRow, RunRow, RunSearch, Scope, Storage } from "../../../lib/storage/mod.ts";
 import { getFeedback } from "../records.ts";
 import {
-  anAssistant,
-  aThread,
-  created,
+  createAssistant,
+  createFinishedRun,
+  createThread,
   findDelivery,
   finish,
-  finished,
   here,
+  requireCreated,
   type StorageTest,
   type SuiteApi,
   stateless,
@@ -24,25 +24,25 @@ async function findRunIds(storage: Storage, query: Partial<RunSearch> = {}, scop
 }
 
 /** Threads t (of Ann) and u (of Bob): r1 succeeded, r2 failed, r3 runs, r4 waits; r5 is stateless and runs. */
-async function someRuns(storage: Storage): Promise<void> {
-  const assistant = await anAssistant(storage);
-  const otherAssistant = await anAssistant(storage, { assistant_id: "b", graph_id: "other" });
-  await aThread(storage, "t", { owner: "ann" });
-  await aThread(storage, "u", { owner: "bob" });
-  await finished(storage, assistant, "t", "r1");
+async function createRuns(storage: Storage): Promise<void> {
+  const assistant = await createAssistant(storage);
+  const otherAssistant = await createAssistant(storage, { assistant_id: "b", graph_id: "other" });
+  await createThread(storage, "t", { owner: "ann" });
+  await createThread(storage, "u", { owner: "bob" });
+  await createFinishedRun(storage, assistant, "t", "r1");
   const error = { error: "Odd", message: "It is odd" };
-  await finished(storage, assistant, "u", "r2", {}, { status: "error", error, now: 2500 });
+  await createFinishedRun(storage, assistant, "u", "r2", {}, { status: "error", error, now: 2500 });
   const claim = { token: "w", lease_until: 5000 };
   const run = { created_at: 1200, metadata: { team: "a", n: 1 }, user_id: "ann", api_key: "gr_…1", cron_id: "c1" };
   const trace = { workspace_id: "w1", project_id: "p1", counted: true };
-  await created(storage, assistant, "t", "r3", { now: 1200, run, claim: { ...claim, trace } });
+  await requireCreated(storage, assistant, "t", "r3", { now: 1200, run, claim: { ...claim, trace } });
   await storage.addTraceUsage("r3", { tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
   const later = { created_at: 9000, assistant_id: "b", graph_id: "other", metadata: { team: "b", n: 1 } };
-  await created(storage, otherAssistant, "u", "r4", { now: 1300, run: later });
+  await requireCreated(storage, otherAssistant, "u", "r4", { now: 1300, run: later });
   await stateless(storage, assistant, "r5", { now: 1200, run: { created_at: 1200, cron_id: "c1" } });
 }
 
-function aRecord(id: string, options: Partial<FeedbackRow>): FeedbackRow {
+function createRecordRow(id: string, options: Partial<FeedbackRow>): FeedbackRow {
   const owner = { run_id: "r1", workspace_id: "w1", project_id: "p1", thread_id: null };
   const content = { score: null, value: null, comment: null, correction: null, extra: null };
   const origin = { source: "api", source_metadata: null, user_id: null, run_started_at: null };
@@ -50,13 +50,13 @@ function aRecord(id: string, options: Partial<FeedbackRow>): FeedbackRow {
 }
 
 /** Reads the figures of runs created at a time or later. */
-const figures = (storage: Storage, scope: Scope, since: number, limit = 9) =>
+const readFigures = (storage: Storage, scope: Scope, since: number, limit = 9) =>
   storage.readRunTimes(scope, { counted_since: since, timed_since: since, limit });
 
 export function overviewTests(api: SuiteApi, test: StorageTest): void {
   api.describe("runs of all threads", () => {
     test("are found newest first, then by id, and by each condition", async (storage) => {
-      await someRuns(storage);
+      await createRuns(storage);
       assert.equal(await findRunIds(storage), "r4,r5,r3,r2,r1");
       assert.equal(await findRunIds(storage, { status: ["error", "pending"] }), "r4,r2");
       assert.equal(await findRunIds(storage, { status: ["running", "running"] }), "r5,r3");
@@ -79,7 +79,7 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are read page by page, each once", async (storage) => {
-      await someRuns(storage);
+      await createRuns(storage);
       for (const query of [{}, { status: ["success", "error", "running"] as const }, { thread_id: "u" }]) {
         const pages: string[] = [];
         for (let after: RunSearch["after"] | null; after !== null; ) {
@@ -93,7 +93,7 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("have their lease, stop, tokens and cost", async (storage) => {
-      await someRuns(storage);
+      await createRuns(storage);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r3"] }, "interrupt", 1400);
       const [r3] = (await storage.searchRuns(here, { run_id: "r3", limit: 1 })).rows;
       const { run, ...beside } = r3 ?? {};
@@ -113,46 +113,46 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are visible with their threads only, if there is a filter", async (storage) => {
-      await someRuns(storage);
+      await createRuns(storage);
       const ann: Scope = { ...here, filter: [{ key: "owner", equals: "ann" }] };
       assert.equal(await findRunIds(storage, {}, ann), "r3,r1");
       assert.equal(await findRunIds(storage, { run_id: "r2" }, ann), "");
       const none = { pending: 0, running: 0, success: 0, error: 0, timeout: 0, interrupted: 0 };
-      const { counts, times } = await figures(storage, ann, 0);
+      const { counts, times } = await readFigures(storage, ann, 0);
       assert.deepEqual(counts, { ...none, running: 1, success: 1 });
       assert.equal(times.length, 2);
     });
 
     test("are counted by status, active ones of any age", async (storage) => {
-      await someRuns(storage);
+      await createRuns(storage);
       const counts = { pending: 1, running: 2, success: 1, error: 1, timeout: 0, interrupted: 0 };
-      assert.deepEqual((await figures(storage, here, 1100)).counts, counts);
-      assert.deepEqual((await figures(storage, here, 1101)).counts, { ...counts, success: 0, error: 0 });
-      assert.deepEqual((await figures(storage, here, 99_999)).counts, { ...counts, success: 0, error: 0 });
-      assert.equal((await figures(storage, there, 0)).counts.running, 0);
-      const { times } = await figures(storage, here, 1100, 3);
+      assert.deepEqual((await readFigures(storage, here, 1100)).counts, counts);
+      assert.deepEqual((await readFigures(storage, here, 1101)).counts, { ...counts, success: 0, error: 0 });
+      assert.deepEqual((await readFigures(storage, here, 99_999)).counts, { ...counts, success: 0, error: 0 });
+      assert.equal((await readFigures(storage, there, 0)).counts.running, 0);
+      const { times } = await readFigures(storage, here, 1100, 3);
       assert.deepEqual(times.map(({ status, created_at }) => `${status} ${created_at}`).sort(), [
         "pending 9000",
         "running 1200",
         "running 1200",
       ]);
-      const [end] = (await figures(storage, here, 1100)).times.filter(({ status }) => status === "error");
+      const [end] = (await readFigures(storage, here, 1100)).times.filter(({ status }) => status === "error");
       assert.deepEqual(end, { status: "error", created_at: 1100, started_at: 1100, ended_at: 2500 });
     });
   });
 
   api.describe("deliveries of a tenant", () => {
     test("are those of visible threads, page by page", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       for (const [i, [thread_id, owner]] of [
         ["t", "ann"],
         ["u", "bob"],
         ["v", "ann"],
       ].entries()) {
-        await aThread(storage, thread_id as string, { owner: owner as string });
+        await createThread(storage, thread_id as string, { owner: owner as string });
         const webhook = { url: "https://a.example/", host: "a.example:443", depth: 0 };
         const claim = { token: `w${i}`, lease_until: 5000 };
-        const { claimed } = await created(storage, assistant, thread_id as string, `r${i}`, {
+        const { claimed } = await requireCreated(storage, assistant, thread_id as string, `r${i}`, {
           run: { webhook },
           claim,
         });
@@ -196,7 +196,7 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
         ["f6", { score: 9, created_at: 4000 }],
         ["f7", { score: 9, created_at: 1500, workspace_id: "w2" }],
       ];
-      for (const [id, record] of records) await storage.createFeedback(aRecord(id, record));
+      for (const [id, record] of records) await storage.createFeedback(createRecordRow(id, record));
       const range = { min_created_at: 1000, max_created_at: 3999, origin: 1000, stride_ms: 1000 };
       assert.deepEqual(await storage.feedbackBuckets({ workspace_ids: ["w1"], ...range }), [
         { key: "a", bucket: 2, n: 1, avg: null, min: null, max: null },
@@ -207,7 +207,7 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("has links that are listed over all runs, and revoked", async (storage) => {
-      await someRuns(storage);
+      await createRuns(storage);
       const at = { workspace_id: "w1", project_id: "p1", feedback_key: "k", config: null, expires_at: 5000 };
       const token = (token_id: string, run_id: string, created_at: number) => ({ token_id, run_id, created_at, ...at });
       const three = [token("k1", "r1", 1000), token("k2", "r2", 2000), token("k3", "r3", 2000)];
@@ -223,7 +223,7 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(there), "");
       const ann: Scope = { ...here, filter: [{ key: "owner", equals: "ann" }] };
       assert.equal(await ids(ann), "k3,k1");
-      const submission = { token_id: "k1", feedback: aRecord("f1", { score: 1 }), limit: 9, now: 2000 };
+      const submission = { token_id: "k1", feedback: createRecordRow("f1", { score: 1 }), limit: 9, now: 2000 };
       await storage.submitFeedback(here, submission);
       const [, , k1] = await storage.listFeedbackTokens({
         scope: here,

@@ -6,32 +6,37 @@ import type { AssistantRow, Progress, SavedCheckpoint, Storage, ThreadRow } from
 import { countThreads } from "../counts.ts";
 import { randomHistory, type Versions } from "./copies.ts";
 import {
-  aLease,
-  anAssistant,
-  aRun,
-  aThread,
   checkpoint,
-  claimed,
   create,
+  createAssistant,
+  createClaimedRun,
+  createFinishedRun,
+  createLease,
+  createPendingRun,
+  createSeeds,
+  createThread,
   finish,
-  finished,
   frames,
   here,
   progress,
   type StorageTest,
   type SuiteApi,
-  seeds,
   stateless,
   there,
   write,
 } from "./material.ts";
-import { findThreadIds, ids, listAllCheckpoints, only } from "./states.ts";
+import { createOwnerScope, findThreadIds, ids, listAllCheckpoints } from "./states.ts";
 
 const keep = (storage: Storage, ...thread_ids: string[]): Promise<readonly string[]> =>
   storage.pruneThreads(here, { thread_ids: thread_ids, strategy: "keep_latest" }, 9000);
 
 /** Returns a checkpoint of a subgraph that ran under a root checkpoint. */
-const under = (root: string, ns: string, checkpoint_id: string, metadata: JsonObject = {}): SavedCheckpoint => ({
+const createSubgraphCheckpoint = (
+  root: string,
+  ns: string,
+  checkpoint_id: string,
+  metadata: JsonObject = {},
+): SavedCheckpoint => ({
   ...checkpoint(checkpoint_id, { inner: checkpoint_id }),
   ns,
   metadata: { ...metadata, parents: { "": root } },
@@ -46,7 +51,7 @@ async function stored(
   channel: string,
   versions: readonly string[],
 ): Promise<string> {
-  const { lease } = await claimed(storage, assistant, thread_id, `probe ${thread_id} ${ns} ${channel}`);
+  const { lease } = await createClaimedRun(storage, assistant, thread_id, `probe ${thread_id} ${ns} ${channel}`);
   const probes = versions.map((version) => ({
     ...checkpoint(`probe ${version}`, {}),
     ns,
@@ -66,14 +71,14 @@ async function stored(
 export function pruningTests(api: SuiteApi, test: StorageTest): void {
   api.describe("pruning by deletion", () => {
     test("deletes all rows of a thread, and skips busy and unknown threads", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const owned = { owner: "ada" };
-      for (const id of ["idle", "pending", "running", "left"]) await aThread(storage, id, owned);
+      for (const id of ["idle", "pending", "running", "left"]) await createThread(storage, id, owned);
       const tokens = { tokens: [["k", "token"]] as const, life_ms: 9e9, workspace_id: "w", project_id: "p" };
       assert.equal((await create(storage, assistant, "idle", "r1", { run: { feedback: tokens } })).kind, "created");
       await storage.stopRuns(here, { thread_id: "idle", run_ids: ["r1"] }, "interrupt", 1200);
       assert.notEqual(await storage.getFeedbackToken("token"), null);
-      await finished(
+      await createFinishedRun(
         storage,
         assistant,
         "idle",
@@ -81,8 +86,8 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
         { head: "c1" },
         { progress: progress([checkpoint("c1", { a: 1 })]) },
       );
-      await aRun(storage, assistant, "pending", "r3");
-      await claimed(storage, assistant, "running", "r4");
+      await createPendingRun(storage, assistant, "pending", "r3");
+      await createClaimedRun(storage, assistant, "running", "r4");
       const hidden = await stateless(storage, assistant, "r5");
       await storage.finishRun(here, hidden.lease, finish());
       const cron = {
@@ -104,12 +109,16 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
 
       const named = ["idle", "gone", "pending", "idle", "running", "thread-r5"];
       assert.deepEqual(await storage.pruneThreads(there, { thread_ids: named, strategy: "delete" }, 2000), []);
-      assert.deepEqual(await storage.pruneThreads(only("eve"), { thread_ids: named, strategy: "delete" }, 2000), []);
+      assert.deepEqual(
+        await storage.pruneThreads(createOwnerScope("eve"), { thread_ids: named, strategy: "delete" }, 2000),
+        [],
+      );
       assert.deepEqual(await storage.pruneThreads(here, { thread_ids: [], strategy: "delete" }, 2000), []);
       assert.equal(await findThreadIds(storage, owned), "idle,left,pending,running");
-      assert.deepEqual(await storage.pruneThreads(only("ada"), { thread_ids: named, strategy: "delete" }, 2000), [
-        "idle",
-      ]);
+      assert.deepEqual(
+        await storage.pruneThreads(createOwnerScope("ada"), { thread_ids: named, strategy: "delete" }, 2000),
+        ["idle"],
+      );
       assert.deepEqual(await storage.pruneThreads(here, { thread_ids: named, strategy: "delete" }, 2000), []);
 
       assert.equal(await findThreadIds(storage, owned), "left,pending,running");
@@ -123,14 +132,14 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
         [(await storage.getRun(here, "r3"))?.status, (await storage.getRun(here, "r4"))?.status],
         ["pending", "running"],
       );
-      const { revision } = await aThread(storage, "idle", owned, 3000);
+      const { revision } = await createThread(storage, "idle", owned, 3000);
       assert.ok(revision >= 3000);
       assert.equal(await ids(storage, "idle"), "");
     });
 
     test("handles many threads at once", async (storage) => {
       const all = Array.from({ length: 30 }, (_, i) => `t${String(i).padStart(2, "0")}`);
-      for (const id of all) await aThread(storage, id, { x: 1 });
+      for (const id of all) await createThread(storage, id, { x: 1 });
       const answers = await Promise.all(
         [1, 2, 3].map(() => storage.pruneThreads(here, { thread_ids: all.slice(1), strategy: "delete" }, 2000)),
       );
@@ -142,19 +151,26 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("pruning to the newest state", () => {
     test("keeps the head with its pending writes, and the runs", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const id of ["t", "busy", "empty", "other"]) await aThread(storage, id);
+      const assistant = await createAssistant(storage);
+      for (const id of ["t", "busy", "empty", "other"]) await createThread(storage, id);
       const steps = progress(
         [checkpoint("c1", { n: 1 }), checkpoint("c2", { n: 2 }, "c1"), checkpoint("c3", { n: 3 }, "c2")],
         [write("c1", "a", 0, "old"), write("c3", "b", 0, "asked")],
       );
-      const { lease } = await claimed(storage, assistant, "t", "r1");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
       await storage.saveProgress(here, lease, frames(1, "values"), 1200);
       const end = { head: "c3", interrupts: { b: [] }, error: null, scalars: { n: 3 } };
       await storage.finishRun(here, lease, finish({ progress: steps, thread: { ...end, status: "interrupted" } }));
-      await finished(storage, assistant, "t", "r2", {}, { progress: progress([], [write("c3", "b", 0, "answer")]) });
+      await createFinishedRun(
+        storage,
+        assistant,
+        "t",
+        "r2",
+        {},
+        { progress: progress([], [write("c3", "b", 0, "answer")]) },
+      );
       for (const id of ["other", "busy"]) {
-        await finished(
+        await createFinishedRun(
           storage,
           assistant,
           id,
@@ -163,11 +179,11 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
           { progress: progress(steps.checkpoints.slice(0, 2)) },
         );
       }
-      await aRun(storage, assistant, "busy", "r9");
+      await createPendingRun(storage, assistant, "busy", "r9");
       const [row, before] = [await storage.getThread(here, "t"), await storage.getCheckpoint(here, "t", { ns: "" })];
 
       assert.deepEqual(
-        await storage.pruneThreads(only("ada"), { thread_ids: ["t"], strategy: "keep_latest" }, 9000),
+        await storage.pruneThreads(createOwnerScope("ada"), { thread_ids: ["t"], strategy: "keep_latest" }, 9000),
         [],
       );
       assert.deepEqual((await keep(storage, "t", "busy", "t", "gone", "empty")).toSorted(), ["empty", "t"]);
@@ -188,7 +204,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
 
       // A pruned checkpoint that is saved again does not get its old writes back.
       const again = progress([checkpoint("c1", {}, "c3")], [write("c3", "b", 0, "later")]);
-      await finished(storage, assistant, "t", "r3", { head: "c1" }, { progress: again });
+      await createFinishedRun(storage, assistant, "t", "r3", { head: "c1" }, { progress: again });
       const [newest, keptCheckpoint] = await listAllCheckpoints(storage, "t");
       assert.deepEqual([newest?.checkpoint_id, newest?.parent_id, newest?.writes], ["c1", "c3", []]);
       assert.deepEqual(
@@ -199,8 +215,8 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("keeps the whole of a list that grew by deltas over many versions", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const name = (i: number): string => `v${String(i).padStart(3, "0")}`;
       const saved = Array.from({ length: 120 }, (_, i): SavedCheckpoint => {
         const tail = i % 50 === 0 ? {} : { extends_version: name(i - 1) };
@@ -216,7 +232,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       });
       for (const [i, head] of ["cv059", "cv119"].entries()) {
         const part = progress(saved.slice(i * 60, i * 60 + 60));
-        await finished(storage, assistant, "t", `r${i}`, { head }, { progress: part });
+        await createFinishedRun(storage, assistant, "t", `r${i}`, { head }, { progress: part });
       }
       const before = await storage.getCheckpoint(here, "t", { ns: "" });
       assert.deepEqual(await keep(storage, "t"), ["t"]);
@@ -233,26 +249,26 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("keeps the newest checkpoint of each subgraph that belongs to the head", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const saved = [
         checkpoint("c1", {}),
-        under("c1", "sub:1", "a1"),
-        under("c1", "memory", "m1"),
+        createSubgraphCheckpoint("c1", "sub:1", "a1"),
+        createSubgraphCheckpoint("c1", "memory", "m1"),
         checkpoint("c2", {}, "c1"),
         // With durability `exit`, the subgraph of the head may be stored before the head.
-        under("c3", "sub:3", "b1"),
-        under("c3", "sub:3", "b2"),
-        under("c3", "sub:3|deep:4", "d1"),
-        under("c2", "sub:2", "e1"),
+        createSubgraphCheckpoint("c3", "sub:3", "b1"),
+        createSubgraphCheckpoint("c3", "sub:3", "b2"),
+        createSubgraphCheckpoint("c3", "sub:3|deep:4", "d1"),
+        createSubgraphCheckpoint("c2", "sub:2", "e1"),
         checkpoint("c3", {}, "c2"),
-        { ...under("", "own:5", "f1"), metadata: {} },
+        { ...createSubgraphCheckpoint("", "own:5", "f1"), metadata: {} },
       ];
       const writes = [
         { ...write("b1", "x", 0, "old"), ns: "sub:3" },
         { ...write("b2", "x", 0, "asked"), ns: "sub:3" },
       ];
-      await finished(storage, assistant, "t", "r1", { head: "c3" }, { progress: progress(saved, writes) });
+      await createFinishedRun(storage, assistant, "t", "r1", { head: "c3" }, { progress: progress(saved, writes) });
       const at = (ns: string) => storage.getCheckpoint(here, "t", { ns });
       const before = await Promise.all(["", "sub:3", "sub:3|deep:4", "memory", "own:5"].map(at));
       assert.deepEqual(await keep(storage, "t"), ["t"]);
@@ -267,8 +283,8 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("keeps the ancestors with a part of the head: writes to channels that are not stored whole each time", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const step = (i: number, versions: Readonly<Record<string, string>>): SavedCheckpoint => ({
         ...checkpoint(`c${i}`, {}, i === 0 ? null : `c${i - 1}`),
         versions,
@@ -298,7 +314,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
         put(5, "log"),
         put(6, "log"),
       ];
-      await finished(storage, assistant, "t", "r1", { head: "c6" }, { progress: progress(saved, writes) });
+      await createFinishedRun(storage, assistant, "t", "r1", { head: "c6" }, { progress: progress(saved, writes) });
       const before = await listAllCheckpoints(storage, "t");
       assert.deepEqual(await keep(storage, "t"), ["t"]);
       // c3 names the version that c2 has stored; it is stored whole.
@@ -309,14 +325,14 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await keep(storage, "t"), ["t"]);
       assert.deepEqual(await listAllCheckpoints(storage, "t"), expected);
       const whole = { ...step(7, { log: "full", next: "empty" }) };
-      await finished(storage, assistant, "t", "r2", { head: "c7" }, { progress: progress([whole]) });
+      await createFinishedRun(storage, assistant, "t", "r2", { head: "c7" }, { progress: progress([whole]) });
       assert.deepEqual(await keep(storage, "t"), ["t"]);
       assert.equal(await ids(storage, "t"), "c7");
     });
 
     test("ends if checkpoints name each other as their parents", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const half = (id: string, parent: string, version: string): SavedCheckpoint => ({
         ...checkpoint(id, {}, parent),
         versions: { log: version },
@@ -326,19 +342,19 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
         writes: [{ channel: "log", idx: 0, type: "json", data: "1" }],
       });
       const saved = progress([half("c1", "c2", "1"), half("c2", "c1", "2")], [put("c1"), put("c2")]);
-      await finished(storage, assistant, "t", "r1", { head: "c2" }, { progress: saved });
+      await createFinishedRun(storage, assistant, "t", "r1", { head: "c2" }, { progress: saved });
       assert.deepEqual(await keep(storage, "t"), ["t"]);
       assert.equal(await ids(storage, "t"), "c2,c1");
     });
 
     test("keeps no checkpoint of a thread without a head", async (storage) => {
-      const lease = await aLease(storage);
+      const lease = await createLease(storage);
       await storage.finishRun(here, lease, finish({ progress: progress([{ ...checkpoint("s1", {}), ns: "memory" }]) }));
       assert.deepEqual(await keep(storage, "t"), ["t"]);
       assert.equal(await ids(storage, "t"), "");
     });
 
-    for (const seed of seeds(api, 4)) {
+    for (const seed of createSeeds(api, 4)) {
       test(`keeps the newest states and stores nothing else, seed ${seed}`, async (storage) => {
         const versions = await randomHistory(storage, "t", seed);
         await randomHistory(storage, "u", seed + 10);
@@ -357,14 +373,14 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
           belongs.map((row) => ({ ...row, parent_id: null })),
         );
         assert.deepEqual(await listAllCheckpoints(storage, "u"), otherCheckpoints);
-        await onlyNeeded(storage, versions, belongs);
+        await assertOnlyNeeded(storage, versions, belongs);
       });
     }
   });
 }
 
 /** Checks that only the versions these checkpoints need are stored. */
-async function onlyNeeded(
+async function assertOnlyNeeded(
   storage: Storage,
   versions: Versions,
   needing: readonly { readonly ns: string; readonly versions: Readonly<Record<string, string>> }[],

@@ -1,7 +1,16 @@
 /** Tests of push configurations: what is told when the runs of a task end. */
 import assert from "node:assert/strict";
 import type { ClaimedRun, DeliveryRow, NewPush, PushRow, Storage } from "../../../lib/storage/mod.ts";
-import { anAssistant, aThread, created, finish, here, type StorageTest, type SuiteApi, there } from "./material.ts";
+import {
+  createAssistant,
+  createThread,
+  finish,
+  here,
+  requireCreated,
+  type StorageTest,
+  type SuiteApi,
+  there,
+} from "./material.ts";
 
 const id = (n: number): string => `0000000${n}-0000-4000-8000-00000000000${n}`;
 const [FIRST, ANSWER, NEXT] = [id(1), id(2), id(3)] as const;
@@ -22,8 +31,8 @@ const row = (config_id: string, n: number, changes: Partial<PushRow> = {}): Push
 
 /** Creates a run of A2A with a claim. */
 async function startRun(storage: Storage, run_id: string, run: object = {}): Promise<ClaimedRun> {
-  const assistant = await anAssistant(storage);
-  const creation = await created(storage, assistant, "t", run_id, {
+  const assistant = await createAssistant(storage);
+  const creation = await requireCreated(storage, assistant, "t", run_id, {
     run: { metadata: { created_by: "a2a" }, ...run },
     claim: { token: run_id, lease_until: 5000 },
   });
@@ -31,7 +40,7 @@ async function startRun(storage: Storage, run_id: string, run: object = {}): Pro
 }
 
 /** Formats the rows of the outbox, oldest first: run, receiver and state. */
-async function outbox(storage: Storage): Promise<string[]> {
+async function readOutbox(storage: Storage): Promise<string[]> {
   const rows = await storage.listDeliveries(here, { thread_id: "t", limit: 100 });
   const format = ({ run, push: of, url }: DeliveryRow): string =>
     [
@@ -46,7 +55,7 @@ async function outbox(storage: Storage): Promise<string[]> {
 export function pushTests(api: SuiteApi, test: StorageTest): void {
   api.describe("push configurations", () => {
     test("get a delivery for the end of each run of their task, and of no other", async (storage) => {
-      await aThread(storage, "t");
+      await createThread(storage, "t");
       const first = await startRun(storage, FIRST, { push: push("a", 4) });
       assert.equal(await storage.setPush(here, row("b", 5), 1500), true);
       assert.deepEqual(await storage.listPushes(here, FIRST), [row("a", 4), row("b", 5)]);
@@ -56,7 +65,7 @@ export function pushTests(api: SuiteApi, test: StorageTest): void {
         first.lease,
         finish({ now: 2000, thread: { head: null, interrupts, status: "interrupted", error: null } }),
       );
-      assert.deepEqual(await outbox(storage), ["1,a,success,1", "1,b,success,1"]);
+      assert.deepEqual(await readOutbox(storage), ["1,a,success,1", "1,b,success,1"]);
       const [delivery] = await storage.listDeliveries(here, { thread_id: "t", limit: 1 });
       assert.deepEqual(delivery?.push, { version: "1.0", token: "t", task_id: FIRST, interrupts });
       assert.equal(delivery?.run.values, null);
@@ -72,28 +81,28 @@ export function pushTests(api: SuiteApi, test: StorageTest): void {
       await storage.finishRun(here, answer.lease, finish({ status: "error", error, now: 2100 }));
       const next = await startRun(storage, NEXT);
       await storage.finishRun(here, next.lease, finish({ now: 2200 }));
-      assert.deepEqual(await outbox(storage), ["1,a,success,1", "1,b,success,1", "2,a,error,0"]);
+      assert.deepEqual(await readOutbox(storage), ["1,a,success,1", "1,b,success,1", "2,a,error,0"]);
     });
 
     test("get a delivery for runs that end before they start, and one for a task that is cancelled while it interrupts", async (storage) => {
-      await aThread(storage, "t");
+      await createThread(storage, "t");
       const first = await startRun(storage, FIRST, { push: push("a", 4) });
-      await created(storage, await anAssistant(storage), "t", ANSWER, {
+      await requireCreated(storage, await createAssistant(storage), "t", ANSWER, {
         run: { metadata: { created_by: "a2a" }, push: push("b", 5) },
       });
       await storage.stopRuns(here, { thread_id: "t", run_ids: [ANSWER] }, "interrupt", 1500);
-      assert.deepEqual(await outbox(storage), ["2,b,interrupted,0"]);
+      assert.deepEqual(await readOutbox(storage), ["2,b,interrupted,0"]);
       await storage.finishRun(here, first.lease, finish({ now: 2000 }));
       const task = { thread_id: "t", task_id: FIRST };
       await storage.notifyCancelled({ ...here, filter: [NOBODY] }, task, 2100);
       await storage.notifyCancelled(there, task, 2100);
-      assert.deepEqual(await outbox(storage), ["1,a,success,0", "2,b,interrupted,0"]);
+      assert.deepEqual(await readOutbox(storage), ["1,a,success,0", "2,b,interrupted,0"]);
       for (let times = 0; times < 2; times++) await storage.notifyCancelled(here, task, 2100);
-      assert.deepEqual(await outbox(storage), ["1,a,interrupted,0", "1,a,success,0", "2,b,interrupted,0"]);
+      assert.deepEqual(await readOutbox(storage), ["1,a,interrupted,0", "1,a,success,0", "2,b,interrupted,0"]);
     });
 
     test("are at most ten for an existing task, and visible to callers who see its thread", async (storage) => {
-      await aThread(storage, "t");
+      await createThread(storage, "t");
       await startRun(storage, FIRST);
       assert.equal(await storage.setPush(here, row("a", 4, { task_id: NEXT }), 1500), false);
       assert.equal(await storage.setPush(here, row("a", 4, { last_run: NEXT }), 1500), false);

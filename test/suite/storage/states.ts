@@ -12,13 +12,13 @@ import type {
   ThreadRow,
 } from "../../../lib/storage/mod.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
   checkpoint,
-  claimed,
+  createAssistant,
+  createClaimedRun,
+  createFinishedRun,
+  createPendingRun,
+  createThread,
   finish,
-  finished,
   here,
   progress,
   type StorageTest,
@@ -29,10 +29,10 @@ import {
 } from "./material.ts";
 
 /** Returns the scope of a caller who sees only threads of this owner. */
-export const only = (owner: string): Scope => ({ ...here, filter: [{ key: "owner", equals: owner }] });
+export const createOwnerScope = (owner: string): Scope => ({ ...here, filter: [{ key: "owner", equals: owner }] });
 
 /** Returns a state with one checkpoint. */
-export function aState(id: string, values: JsonObject, options: Partial<NewThreadState> = {}): NewThreadState {
+export function createState(id: string, values: JsonObject, options: Partial<NewThreadState> = {}): NewThreadState {
   return { graph_id: "g", progress: progress([checkpoint(id, values)]), head: id, scalars: values, ...options };
 }
 
@@ -66,7 +66,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
         [checkpoint("c1", { a: 1 }), checkpoint("c2", { a: 2 }, "c1")],
         [write("c1", "b", 0, "x")],
       );
-      const state = aState("c2", { a: 2 }, { progress: steps });
+      const state = createState("c2", { a: 2 }, { progress: steps });
       const outcome = await storage.createThread(here, { ...terms, state }, 1000);
       assert.equal(outcome.kind, "created");
       const { head, graph_id, status, created_at } = outcome.thread;
@@ -81,14 +81,18 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("is created as a whole or not at all", async (storage) => {
-      await aThread(storage, "t", { kind: "old" });
+      await createThread(storage, "t", { kind: "old" });
       for (const id of ["c1", "c2"]) {
-        const state = aState(id, { a: 1 }, { progress: progress([checkpoint(id, { a: 1 })], [write(id, "b", 0, 1)]) });
+        const state = createState(
+          id,
+          { a: 1 },
+          { progress: progress([checkpoint(id, { a: 1 })], [write(id, "b", 0, 1)]) },
+        );
         assert.equal((await storage.createThread(here, { ...terms, state }, 1000)).kind, "exists");
       }
       assert.equal(await ids(storage, "t"), "");
       assert.equal((await thread(storage, "t")).head, null);
-      const states = Array.from({ length: 8 }, (_, i) => aState(`d${i}`, { a: i }));
+      const states = Array.from({ length: 8 }, (_, i) => createState(`d${i}`, { a: i }));
       const outcomes = await Promise.all(
         states.map((state) => storage.createThread(here, { ...terms, thread_id: "u", state }, 1000)),
       );
@@ -100,15 +104,15 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("accepts runs as any other thread", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const state = aState(
+      const assistant = await createAssistant(storage);
+      const state = createState(
         "c1",
         { a: 1 },
         { progress: progress([checkpoint("c1", {})], [write("c1", "b", 0, "made")]) },
       );
       await storage.createThread(here, { ...terms, state }, 1000);
       const next = progress([checkpoint("c2", {}, "c1")], [write("c1", "b", 0, "run")]);
-      const { lease } = await claimed(storage, assistant, "t", "r1");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
       await storage.saveProgress(here, lease, next, 1200);
       assert.equal(await readState(storage, "t", "c1"), 'b0="run"');
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 1300);
@@ -118,13 +122,13 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("a state update", () => {
     test("moves the head and changes nothing else of the thread", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t", { a: 1 });
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t", { a: 1 });
       const interrupts = { task: [{ id: "i", value: 1 }] };
       const end: Partial<FinishRun["thread"]> = { head: "c1", status: "error", interrupts, error: { error: "E" } };
-      await finished(storage, assistant, "t", "r1", end, { progress: progress([checkpoint("c1", { n: 1 })]) });
+      await createFinishedRun(storage, assistant, "t", "r1", end, { progress: progress([checkpoint("c1", { n: 1 })]) });
       const before = await thread(storage, "t");
-      const update = aState("c2", { n: 2 }, { progress: progress([checkpoint("c2", { n: 2 }, "c1")]) });
+      const update = createState("c2", { n: 2 }, { progress: progress([checkpoint("c2", { n: 2 }, "c1")]) });
       assert.equal(await storage.writeState(here, "t", { ...update, expected_head: "c1" }, 3000), "written");
       const changed = { head: "c2", graph_id: "g", updated_at: 3000, state_updated_at: 3000 };
       assert.deepEqual(await thread(storage, "t"), { ...before, ...changed });
@@ -136,20 +140,23 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
         ["t", ""],
       );
       // The first update of a thread without a head.
-      await aThread(storage, "u");
-      assert.equal(await storage.writeState(here, "u", { ...aState("d1", {}), expected_head: null }, 3000), "written");
+      await createThread(storage, "u");
+      assert.equal(
+        await storage.writeState(here, "u", { ...createState("d1", {}), expected_head: null }, 3000),
+        "written",
+      );
       assert.equal((await thread(storage, "u")).head, "d1");
     });
 
     test("closes pending interrupts if no task follows, and keeps failed ones", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const interrupts = { task: [{ id: "i", value: 1 }] };
       const error = { error: "E" };
       const writeAndRead = async (id: string, end: Partial<FinishRun["thread"]>, ends: boolean): Promise<unknown> => {
-        await aThread(storage, id);
+        await createThread(storage, id);
         const first = { progress: progress([checkpoint("c1", { n: 1 })]) };
-        await finished(storage, assistant, id, `r-${id}`, { head: "c1", interrupts, ...end }, first);
-        const state = { ...aState("c2", {}), expected_head: "c1", ends };
+        await createFinishedRun(storage, assistant, id, `r-${id}`, { head: "c1", interrupts, ...end }, first);
+        const state = { ...createState("c2", {}), expected_head: "c1", ends };
         assert.equal(await storage.writeState(here, id, state, 3000), "written");
         const row = await thread(storage, id);
         return [row.status, row.interrupts, row.error];
@@ -165,9 +172,9 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("writes nothing while a run is active, on another head, or on an unknown thread", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t", { owner: "ada" });
-      await finished(
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t", { owner: "ada" });
+      await createFinishedRun(
         storage,
         assistant,
         "t",
@@ -178,21 +185,21 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       const before = await thread(storage, "t");
       const first = await listAllCheckpoints(storage, "t");
       const steps = progress([checkpoint("x", { n: 9 }, "c1")], [write("c1", "b", 0, "x")]);
-      const state = { ...aState("x", { n: 9 }, { progress: steps }), expected_head: "c1" };
+      const state = { ...createState("x", { n: 9 }, { progress: steps }), expected_head: "c1" };
       const untouched = async (): Promise<void> => assert.deepEqual(await listAllCheckpoints(storage, "t"), first);
 
       assert.equal(await storage.writeState(here, "t", { ...state, expected_head: "c0" }, 3000), "stale");
       assert.equal(await storage.writeState(here, "t", { ...state, expected_head: null }, 3000), "stale");
       assert.equal(await storage.writeState(there, "t", state, 3000), "not_found");
       assert.equal(await storage.writeState(here, "u", state, 3000), "not_found");
-      assert.equal(await storage.writeState(only("eve"), "t", state, 3000), "not_found");
+      assert.equal(await storage.writeState(createOwnerScope("eve"), "t", state, 3000), "not_found");
       assert.deepEqual(await thread(storage, "t"), before);
       await untouched();
 
-      assert.equal((await aRun(storage, assistant, "t", "r2")).kind, "created");
+      assert.equal((await createPendingRun(storage, assistant, "t", "r2")).kind, "created");
       assert.equal(await storage.writeState(here, "t", state, 3000), "busy");
       assert.equal(await storage.writeState(here, "t", { ...state, expected_head: "c0" }, 3000), "busy");
-      assert.equal(await storage.writeState(only("eve"), "t", state, 3000), "not_found");
+      assert.equal(await storage.writeState(createOwnerScope("eve"), "t", state, 3000), "not_found");
       const terms = { token: "k", lease_until: 5000, graph_ids: ["echo"], now: 1200 };
       const outcome = await storage.claimRun(here, terms);
       assert.ok(outcome.kind === "claimed");
@@ -200,7 +207,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       await untouched();
       assert.equal((await thread(storage, "t")).head, "c1");
       await storage.finishRun(here, outcome.claimed.lease, finish());
-      assert.equal(await storage.writeState(only("ada"), "t", state, 3000), "written");
+      assert.equal(await storage.writeState(createOwnerScope("ada"), "t", state, 3000), "written");
       assert.equal(await ids(storage, "t"), "x,c1");
 
       const hidden = await stateless(storage, assistant, "r9");
@@ -211,10 +218,10 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("is accepted once of many concurrent ones", async (storage) => {
-      await aThread(storage, "t");
+      await createThread(storage, "t");
       const outcomes = await Promise.all(
         Array.from({ length: 10 }, (_, i) => {
-          const state = { ...aState(`c${i}`, { i }), expected_head: null };
+          const state = { ...createState(`c${i}`, { i }), expected_head: null };
           return storage.writeState(here, "t", state, 3000);
         }),
       );
@@ -223,20 +230,20 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("has its writes between those of earlier and later runs, and no rollback removes them", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const answer = (data: string): Progress => progress([], [write("c1", "b", 0, data)]);
       const first = progress([checkpoint("c1", {})], [write("c1", "b", 0, "first"), write("c1", "a", 0, "kept")]);
-      await finished(storage, assistant, "t", "r1", { head: "c1" }, { progress: first });
+      await createFinishedRun(storage, assistant, "t", "r1", { head: "c1" }, { progress: first });
       const update = async (data: string, id: string, expected_head: string): Promise<void> => {
         const steps = progress([checkpoint(id, {}, expected_head)], [write("c1", "b", 0, data)]);
-        const state = { ...aState(id, {}, { progress: steps }), expected_head };
+        const state = { ...createState(id, {}, { progress: steps }), expected_head };
         assert.equal(await storage.writeState(here, "t", state, 3000), "written");
       };
       await update("update", "c2", "c1");
       assert.equal(await readState(storage, "t", "c1"), 'a0="kept" b0="update"');
       const rollback = async (run_id: string): Promise<void> => {
-        const { lease } = await claimed(storage, assistant, "t", run_id);
+        const { lease } = await createClaimedRun(storage, assistant, "t", run_id);
         await storage.saveProgress(here, lease, { ...answer("later"), checkpoints: [checkpoint("x", {})] }, 1200);
         assert.equal(await readState(storage, "t", "c1"), 'a0="kept" b0="later"');
         await storage.stopRuns(here, { thread_id: "t", run_ids: [run_id] }, "rollback", 1300);
@@ -246,7 +253,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       await rollback("r2");
       assert.equal(await readState(storage, "t", "c1"), 'a0="kept" b0="update"');
       // r0 sorts before all other run ids, and the empty id of updates before r0.
-      await finished(storage, assistant, "t", "r0", {}, { progress: answer("r0") });
+      await createFinishedRun(storage, assistant, "t", "r0", {}, { progress: answer("r0") });
       assert.equal(await readState(storage, "t", "c1"), 'a0="kept" b0="r0"');
       await update("again", "c3", "c2");
       assert.equal(await readState(storage, "t", "c1"), 'a0="kept" b0="again"');
@@ -264,12 +271,15 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("does not wait for the executor of a rolled-back run, and keeps the new state", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 1300);
       assert.notEqual((await thread(storage, "t")).lock, null);
-      assert.equal(await storage.writeState(here, "t", { ...aState("c1", {}), expected_head: null }, 1400), "written");
+      assert.equal(
+        await storage.writeState(here, "t", { ...createState("c1", {}), expected_head: null }, 1400),
+        "written",
+      );
       assert.equal(await storage.saveProgress(here, lease, progress([checkpoint("x", {})]), 1500), false);
       assert.equal(await ids(storage, "t"), "c1");
     });
@@ -279,7 +289,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
     test("is merged into its metadata", async (storage) => {
       const noted: SavedCheckpoint = { ...checkpoint("c1", { a: 1 }), metadata: { source: "loop", deep: { a: 1 } } };
       const inner: SavedCheckpoint = { ...checkpoint("c1", {}), ns: "sub" };
-      const state = aState("c1", {}, { progress: progress([noted, inner]) });
+      const state = createState("c1", {}, { progress: progress([noted, inner]) });
       await storage.createThread(
         here,
         { thread_id: "t", metadata: { owner: "ada" }, config: {}, stateless: false, state },
@@ -288,8 +298,8 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       const note = (scope: Scope, checkpoint_id: string, metadata: JsonObject, ns = ""): Promise<boolean> =>
         storage.annotateCheckpoint(scope, "t", { ns, checkpoint_id }, metadata);
       assert.equal(await note(here, "c1", { deep: { b: 2 }, new: "x" }), true);
-      assert.equal(await note(only("ada"), "c1", { more: null }), true);
-      assert.equal(await note(only("eve"), "c1", { eve: 1 }), false);
+      assert.equal(await note(createOwnerScope("ada"), "c1", { more: null }), true);
+      assert.equal(await note(createOwnerScope("eve"), "c1", { eve: 1 }), false);
       assert.equal(await note(here, "c2", { a: 1 }), false);
       assert.equal(await note(here, "c1", { a: 1 }, "sub|other"), false);
       assert.equal(await note(there, "c1", { a: 1 }), false);

@@ -2,21 +2,21 @@
 import assert from "node:assert/strict";
 import type { ClaimedRun, StopAction, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
   checkpoint,
-  claimed,
   claimNext,
   claimTerms,
   create,
-  created,
-  fates,
+  createAssistant,
+  createClaimedRun,
+  createFinishedRun,
+  createPendingRun,
+  createThread,
   finish,
-  finished,
+  formatOutcomes,
   frames,
   here,
   progress,
+  requireCreated,
   type StorageTest,
   type SuiteApi,
   stateless,
@@ -27,13 +27,20 @@ import {
 /** Thread `t` with everything a run can store: r1 has ended at c1; r2 has answered it, saved c2 and waits in the slot. */
 async function answering(
   storage: Storage,
-): Promise<{ assistant: Awaited<ReturnType<typeof anAssistant>>; r2: ClaimedRun }> {
-  const assistant = await anAssistant(storage);
-  await aThread(storage, "t");
+): Promise<{ assistant: Awaited<ReturnType<typeof createAssistant>>; r2: ClaimedRun }> {
+  const assistant = await createAssistant(storage);
+  await createThread(storage, "t");
   const first = progress([checkpoint("c1", { x: 1 })], [write("c1", "task", 0, "asked")]);
   const interrupts = { task: [{ value: 1 }] };
-  await finished(storage, assistant, "t", "r1", { head: "c1", status: "interrupted", interrupts }, { progress: first });
-  const { claimed: r2 } = await created(storage, assistant, "t", "r2", {
+  await createFinishedRun(
+    storage,
+    assistant,
+    "t",
+    "r1",
+    { head: "c1", status: "interrupted", interrupts },
+    { progress: first },
+  );
+  const { claimed: r2 } = await requireCreated(storage, assistant, "t", "r2", {
     run: { resumable: true },
     claim: { token: "token-r2", lease_until: 5000 },
   });
@@ -83,20 +90,20 @@ async function assertNoValueLeft(storage: Storage, { lease }: ClaimedRun): Promi
 export function stoppingTests(api: SuiteApi, test: StorageTest): void {
   api.describe("the reason of a cancel", () => {
     test("stays with the run that it stops first, whatever it executes", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const stop = (run_id: string, reason?: string) =>
         storage.stopRuns(here, { thread_id: "t", run_ids: [run_id] }, "interrupt", 2000, reason);
       const reasons = async () =>
         Promise.all(["r1", "r2", "r3"].map(async (id) => (await storage.getRun(here, id))?.cancel_reason));
-      const { claimed: r1 } = await created(storage, assistant, "t", "r1", {
+      const { claimed: r1 } = await requireCreated(storage, assistant, "t", "r1", {
         claim: { token: "w", lease_until: 5000 },
       });
       assert.ok(r1);
-      await created(storage, assistant, "t", "r2");
-      await created(storage, assistant, "t", "r3");
-      assert.equal(fates(await stop("r1", "taken: elsewhere")), "r1 flagged");
-      assert.equal(fates(await stop("r2", "no need")), "r2 ended");
+      await requireCreated(storage, assistant, "t", "r2");
+      await requireCreated(storage, assistant, "t", "r3");
+      assert.equal(formatOutcomes(await stop("r1", "taken: elsewhere")), "r1 flagged");
+      assert.equal(formatOutcomes(await stop("r2", "no need")), "r2 ended");
       assert.deepEqual(await reasons(), ["taken: elsewhere", "no need", undefined]);
       await stop("r1", "again");
       await stop("r2", "again");
@@ -108,8 +115,8 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a run that rolls back", () => {
     test("removes running and pending runs; the thread lock stays until it is released", async (storage) => {
       const { assistant, r2 } = await answering(storage);
-      await aRun(storage, assistant, "t", "r3");
-      const outcome = await created(storage, assistant, "t", "r4", {
+      await createPendingRun(storage, assistant, "t", "r3");
+      const outcome = await requireCreated(storage, assistant, "t", "r4", {
         run: { multitask_strategy: "rollback" },
         claim: { token: "token-r4", lease_until: 5000 },
       });
@@ -136,7 +143,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
 
     test("continues without a release after the thread lock has expired", async (storage) => {
       const { assistant, r2 } = await answering(storage);
-      await created(storage, assistant, "t", "r3", { run: { multitask_strategy: "rollback" } });
+      await requireCreated(storage, assistant, "t", "r3", { run: { multitask_strategy: "rollback" } });
       assert.equal(await claimNext(storage, here, { ...claimTerms("w"), now: 4999 }), null);
       const next = await claimNext(storage, here, { ...claimTerms("w"), now: 5000 });
       assert.equal(next?.run.run_id, "r3");
@@ -145,14 +152,14 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("is claimed at once if no run was running", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      for (const id of ["r1", "r2"]) await aRun(storage, assistant, "t", id);
-      const outcome = await created(storage, assistant, "t", "r3", {
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      for (const id of ["r1", "r2"]) await createPendingRun(storage, assistant, "t", id);
+      const outcome = await requireCreated(storage, assistant, "t", "r3", {
         run: { multitask_strategy: "rollback" },
         claim: { token: "w", lease_until: 5000 },
       });
-      assert.equal(fates(outcome.stopped), "r1 deleted,r2 deleted");
+      assert.equal(formatOutcomes(outcome.stopped), "r1 deleted,r2 deleted");
       assert.equal(outcome.claimed?.run.status, "running");
       assert.equal(await statuses(storage, "t"), "r3 running");
     });
@@ -160,8 +167,8 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
     test("removes the checkpoints of an attempt that is to be retried", async (storage) => {
       const { assistant, r2 } = await answering(storage);
       await storage.requeueRun(here, r2.lease, 1300);
-      const outcome = await created(storage, assistant, "t", "r3", { run: { multitask_strategy: "rollback" } });
-      assert.equal(fates(outcome.stopped), "r2 deleted");
+      const outcome = await requireCreated(storage, assistant, "t", "r3", { run: { multitask_strategy: "rollback" } });
+      assert.equal(formatOutcomes(outcome.stopped), "r2 deleted");
       await assertAsBefore(storage, r2);
       const next = (await claimNext(storage, here, claimTerms("w"))) as ClaimedRun;
       assert.equal(next.run.run_id, "r3");
@@ -181,10 +188,10 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
 
     test("changes no other thread", async (storage) => {
       const { assistant } = await answering(storage);
-      await aThread(storage, "u");
-      const otherClaim = await claimed(storage, assistant, "u", "u1");
+      await createThread(storage, "u");
+      const otherClaim = await createClaimedRun(storage, assistant, "u", "u1");
       await storage.saveProgress(here, otherClaim.lease, progress([checkpoint("c2", { x: 9 })]), 1200);
-      await created(storage, assistant, "t", "r3", { run: { multitask_strategy: "rollback" } });
+      await requireCreated(storage, assistant, "t", "r3", { run: { multitask_strategy: "rollback" } });
       assert.equal((await storage.getCheckpoint(here, "u", { ns: "" }))?.values[0]?.data, "9");
       assert.deepEqual(await storage.renewLease(here, otherClaim.lease, 6000), { cancelled: false });
     });
@@ -193,8 +200,8 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a run that interrupts", () => {
     test("ends pending runs and flags running ones", async (storage) => {
       const { assistant, r2 } = await answering(storage);
-      await created(storage, assistant, "t", "r3", { run: { resumable: true } });
-      const outcome = await created(storage, assistant, "t", "r4", {
+      await requireCreated(storage, assistant, "t", "r3", { run: { resumable: true } });
+      const outcome = await requireCreated(storage, assistant, "t", "r4", {
         run: { multitask_strategy: "interrupt" },
         claim: { token: "w", lease_until: 5000 },
       });
@@ -216,14 +223,14 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("is claimed at once if no run was running", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      await aRun(storage, assistant, "t", "r1");
-      const outcome = await created(storage, assistant, "t", "r2", {
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      await createPendingRun(storage, assistant, "t", "r1");
+      const outcome = await requireCreated(storage, assistant, "t", "r2", {
         run: { multitask_strategy: "interrupt" },
         claim: { token: "w", lease_until: 5000 },
       });
-      assert.equal(fates(outcome.stopped), "r1 ended");
+      assert.equal(formatOutcomes(outcome.stopped), "r1 ended");
       assert.equal(outcome.claimed?.run.status, "running");
       assert.equal(await statuses(storage, "t"), "r1 interrupted,r2 running");
     });
@@ -231,7 +238,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
     test("waits for a worker to end a requeued run that has finished some steps", async (storage) => {
       const { assistant, r2 } = await answering(storage);
       await storage.requeueRun(here, r2.lease, 1300);
-      const outcome = await created(storage, assistant, "t", "r3", {
+      const outcome = await requireCreated(storage, assistant, "t", "r3", {
         run: { multitask_strategy: "interrupt" },
         claim: { token: "w", lease_until: 5000 },
       });
@@ -251,10 +258,10 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       storage.stopRuns(here, { thread_id: "t", run_ids }, action, 2000);
 
     test("interrupts a pending run at once, a running one by its worker, an ended one not", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
-      await aRun(storage, assistant, "t", "r2");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
+      await createPendingRun(storage, assistant, "t", "r2");
       assert.deepEqual(await named(storage, "interrupt", "r2", "r9"), [
         { run_id: "r2", thread_id: "t", kind: "ended", end_frame: 1, lock_token: null },
       ]);
@@ -269,21 +276,21 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       await storage.finishRun(here, lease, finish({ thread: { ...finish().thread, status: "interrupted" } }));
       for (const action of ["interrupt", "rollback"] as const) assert.deepEqual(await named(storage, action, "r1"), []);
       assert.equal(await statuses(storage, "t"), "r1 success,r2 interrupted");
-      await aRun(storage, assistant, "t", "r3");
+      await createPendingRun(storage, assistant, "t", "r3");
       await named(storage, "interrupt", "r3");
       assert.equal((await storage.getThread(here, "t"))?.status, "interrupted", "the state is unchanged");
-      await aThread(storage, "u");
-      await aRun(storage, assistant, "u", "u1");
+      await createThread(storage, "u");
+      await createPendingRun(storage, assistant, "u", "u1");
       for (const action of ["interrupt", "rollback"] as const) assert.deepEqual(await named(storage, action, "u1"), []);
       assert.deepEqual(await named(storage, "rollback"), []);
     });
 
     test("rolls back the named runs, and keeps the thread lock", async (storage) => {
       const { assistant, r2 } = await answering(storage);
-      await aRun(storage, assistant, "t", "r3");
-      await aRun(storage, assistant, "t", "r4");
+      await createPendingRun(storage, assistant, "t", "r3");
+      await createPendingRun(storage, assistant, "t", "r4");
       const stopped = await named(storage, "rollback", "r1", "r2", "r3");
-      assert.equal(fates(stopped), "r2 deleted,r3 deleted");
+      assert.equal(formatOutcomes(stopped), "r2 deleted,r3 deleted");
       assert.equal(stopped.find(({ run_id }) => run_id === "r2")?.lock_token, "token-r2");
       assert.equal(await statuses(storage, "t"), "r1 success,r4 pending");
       await assertAsBefore(storage, r2);
@@ -295,14 +302,14 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("stops the runs of a list, on every thread", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       for (const id of ["t", "u", "v"]) {
-        await aThread(storage, id);
-        await claimed(storage, assistant, id, `${id}a`);
-        await aRun(storage, assistant, id, `${id}b`);
+        await createThread(storage, id);
+        await createClaimedRun(storage, assistant, id, `${id}a`);
+        await createPendingRun(storage, assistant, id, `${id}b`);
       }
       const stop = async (action: StopAction, ...run_ids: string[]) =>
-        fates(await storage.stopRuns(here, { run_ids }, action, 2000));
+        formatOutcomes(await storage.stopRuns(here, { run_ids }, action, 2000));
       assert.equal(await stop("interrupt", "tb", "ub", "unknown"), "tb ended,ub ended");
       assert.equal(await stop("interrupt", "ta", "tb"), "ta flagged");
       assert.equal(await stop("rollback", "va", "vb", "ub"), "va deleted,vb deleted");
@@ -314,7 +321,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("leaves no hidden thread", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const there = async (id: string) => (await storage.getThread(here, `thread-${id}`)) !== null;
       const r1 = await stateless(storage, assistant, "r1");
       const r2 = await stateless(storage, assistant, "r2");
@@ -345,9 +352,9 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("takes effect after the death of a worker, and the last claim is no attempt", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const first = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const first = await createClaimedRun(storage, assistant, "t", "r1");
       await named(storage, "interrupt", "r1");
       assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 4999 }), null);
       const terms = { ...claimTerms("w2"), now: 5000, lease_until: 6000 };
@@ -360,16 +367,16 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([third.cancelled, third.run.attempt, third.run.claims], [true, 1, 3]);
       await storage.requeueRun(here, third.lease, 5300);
       assert.equal(
-        fates(await named(storage, "interrupt", "r1")),
+        formatOutcomes(await named(storage, "interrupt", "r1")),
         "r1 flagged",
         "an attempt ends what others have begun",
       );
     });
 
     test("returns the attempt that a shutdown took from a run that was to stop", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      const { lease } = await claimed(storage, assistant, "t", "r1");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
       await storage.saveProgress(here, lease, progress([checkpoint("c1", {})]), 1200);
       await named(storage, "interrupt", "r1");
       await storage.requeueRun(here, lease, 1300);

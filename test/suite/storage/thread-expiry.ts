@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import type { Storage, ThreadRow, ThreadTtl } from "../../../lib/storage/mod.ts";
 import {
-  anAssistant,
   checkpoint,
-  claimed,
   create,
+  createAssistant,
+  createClaimedRun,
+  createFinishedRun,
   finish,
-  finished,
   here,
   newRun,
   progress,
@@ -15,12 +15,12 @@ import {
   type SuiteApi,
   there,
 } from "./material.ts";
-import { aState, findThreadIds, ids, only } from "./states.ts";
+import { createOwnerScope, createState, findThreadIds, ids } from "./states.ts";
 
 export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
   api.describe("thread expiry", () => {
-    const ttl = (strategy: ThreadTtl["strategy"], ttl_ms: number): ThreadTtl => ({ strategy, ttl_ms });
-    const expiring = async (
+    const createTtl = (strategy: ThreadTtl["strategy"], ttl_ms: number): ThreadTtl => ({ strategy, ttl_ms });
+    const createExpiringThread = async (
       storage: Storage,
       thread_id: string,
       of: ThreadTtl | undefined,
@@ -33,29 +33,33 @@ export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
       (await storage.pruneThreads(here, { expired: limit }, now)).toSorted().join();
 
     test("deletes threads whose lifetime is over, a few at a time", async (storage) => {
-      await expiring(storage, "never", undefined);
-      for (const [i, id] of ["a", "b", "c"].entries()) await expiring(storage, id, ttl("delete", 500), 1000 + i);
-      await expiring(storage, "later", ttl("delete", 501), 1002);
+      await createExpiringThread(storage, "never", undefined);
+      for (const [i, id] of ["a", "b", "c"].entries())
+        await createExpiringThread(storage, id, createTtl("delete", 500), 1000 + i);
+      await createExpiringThread(storage, "later", createTtl("delete", 501), 1002);
       assert.equal(await expire(storage, 1499), "");
       assert.equal(await expire(storage, 1500), "a");
       assert.equal(await storage.pruneThreads(there, { expired: 10 }, 9000).then((all) => all.length), 0);
-      assert.equal(await storage.pruneThreads(only("eve"), { expired: 10 }, 9000).then((all) => all.length), 0);
+      assert.equal(
+        await storage.pruneThreads(createOwnerScope("eve"), { expired: 10 }, 9000).then((all) => all.length),
+        0,
+      );
       assert.equal(await expire(storage, 1502, 1), "b");
       assert.equal(await expire(storage, 1502), "c");
       assert.equal(await expire(storage, 1502), "");
       assert.equal(await findThreadIds(storage, { owner: "ada" }), "later,never");
-      await storage.updateThread(here, "never", ({ metadata }) => ({ metadata, ttl: ttl("delete", 1) }), 1503);
+      await storage.updateThread(here, "never", ({ metadata }) => ({ metadata, ttl: createTtl("delete", 1) }), 1503);
       await storage.updateThread(here, "later", ({ metadata }) => ({ metadata, ttl: null }), 1503);
       assert.equal(await expire(storage, 9000), "never");
     });
 
     test("applies to a thread that a run has created", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const terms = { thread_id: "t", metadata: { owner: "ada" }, config: {}, stateless: false };
       const outcome = await storage.createRun(here, {
         run: newRun("t", "r1"),
         expected: { assistant_revision: assistant.revision, thread_revision: null },
-        create_thread: { ...terms, ttl: ttl("delete", 500) },
+        create_thread: { ...terms, ttl: createTtl("delete", 500) },
         now: 1100,
       });
       assert.equal(outcome.kind, "created");
@@ -66,21 +70,21 @@ export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("waits for runs; every run's start and end and every change of the state is activity", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const life = ttl("delete", 1000);
+      const assistant = await createAssistant(storage);
+      const life = createTtl("delete", 1000);
       for (const id of ["queued", "runs", "ends", "rolled", "dropped", "updated", "fresh"])
-        await expiring(storage, id, life);
+        await createExpiringThread(storage, id, life);
       await create(storage, assistant, "queued", "r1", { now: 1500 });
       const running = await Promise.all(
         (["runs", "ends", "rolled"] as const).map(
-          async (id, i) => (await claimed(storage, assistant, id, `r2${i}`)).lease,
+          async (id, i) => (await createClaimedRun(storage, assistant, id, `r2${i}`)).lease,
         ),
       );
       await create(storage, assistant, "dropped", "r3", { now: 1500 });
       assert.equal(await expire(storage, 2000), "fresh,updated");
-      await expiring(storage, "updated", life, 2000);
+      await createExpiringThread(storage, "updated", life, 2000);
       assert.equal(
-        await storage.writeState(here, "updated", { ...aState("c1", {}), expected_head: null }, 2900),
+        await storage.writeState(here, "updated", { ...createState("c1", {}), expected_head: null }, 2900),
         "written",
       );
       assert.equal(await expire(storage, 5000, 1), "updated");
@@ -99,11 +103,11 @@ export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("keeps the newest state once after each activity", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await expiring(storage, "t", ttl("keep_latest", 1000));
+      const assistant = await createAssistant(storage);
+      await createExpiringThread(storage, "t", createTtl("keep_latest", 1000));
       const run = (id: string, now: number): Promise<void> => {
         const part = progress([checkpoint(`${id}1`, {}), checkpoint(`${id}2`, {}, `${id}1`)]);
-        return finished(storage, assistant, "t", id, { head: `${id}2` }, { progress: part, now });
+        return createFinishedRun(storage, assistant, "t", id, { head: `${id}2` }, { progress: part, now });
       };
       await run("a", 2000);
       assert.equal(await expire(storage, 2999), "");
@@ -121,7 +125,7 @@ export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
         "t",
       ]);
       assert.equal(await expire(storage, 300_000), "");
-      await storage.updateThread(here, "t", ({ metadata }) => ({ metadata, ttl: ttl("delete", 1000) }), 300_000);
+      await storage.updateThread(here, "t", ({ metadata }) => ({ metadata, ttl: createTtl("delete", 1000) }), 300_000);
       assert.deepEqual(await storage.pruneThreads(here, { thread_ids: ["t"], strategy: "keep_latest" }, 300_001), [
         "t",
       ]);
@@ -132,8 +136,8 @@ export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
     test("never prunes a thread that changes meanwhile", async (storage) => {
       for (const [i, strategy] of (["delete", "keep_latest"] as const).entries()) {
         const id = `t${i}`;
-        await expiring(storage, id, ttl(strategy, 1000));
-        const state = { ...aState("c1", {}), expected_head: null };
+        await createExpiringThread(storage, id, createTtl(strategy, 1000));
+        const state = { ...createState("c1", {}), expected_head: null };
         const [outcome, pruned] = await Promise.all([
           storage.writeState(here, id, state, 9000),
           storage.pruneThreads(here, { expired: 10 }, 9000),
@@ -146,11 +150,11 @@ export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("applies both strategies in one call, each thread once among many callers", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       for (const id of ["d1", "d2", "k1", "k2"]) {
-        await expiring(storage, id, ttl(id.startsWith("d") ? "delete" : "keep_latest", 1000));
+        await createExpiringThread(storage, id, createTtl(id.startsWith("d") ? "delete" : "keep_latest", 1000));
         const part = progress([checkpoint("c1", {}), checkpoint("c2", {}, "c1")]);
-        await finished(storage, assistant, id, `r-${id}`, { head: "c2" }, { progress: part });
+        await createFinishedRun(storage, assistant, id, `r-${id}`, { head: "c2" }, { progress: part });
       }
       const answers = await Promise.all([1, 2, 3].map(() => storage.pruneThreads(here, { expired: 10 }, 9000)));
       assert.deepEqual(answers.flat().toSorted(), ["d1", "d2", "k1", "k2"]);

@@ -4,25 +4,25 @@ import assert from "node:assert/strict";
 import { contains, type Json, type JsonObject } from "../../../lib/json.ts";
 import type { Storage, ThreadRow } from "../../../lib/storage/mod.ts";
 import { countAssistants, countThreads } from "../counts.ts";
-import { dice } from "../workload.ts";
+import { createDice } from "../workload.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
   checkpoint,
-  claimed,
   claimNext,
   claimTerms,
+  createAssistant,
+  createClaimedRun,
+  createFinishedRun,
+  createPendingRun,
+  createThread,
   finish,
-  finished,
   firstPage,
   here,
-  inShort,
   newRun,
   progress,
   request,
   type StorageTest,
   type SuiteApi,
+  scaleByEffort,
   stateless,
   there,
 } from "./material.ts";
@@ -32,14 +32,14 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
     test("are found by their current metadata, not by their earlier one", async (storage) => {
       const keys = (from: number, to: number): JsonObject =>
         Object.fromEntries(Array.from({ length: to - from }, (_, i) => [`key${from + i}`, from + i]));
-      await aThread(storage, "t", keys(0, 20));
-      await aThread(storage, "other", keys(0, 5));
+      await createThread(storage, "t", keys(0, 20));
+      await createThread(storage, "other", keys(0, 5));
       const findIds = async (metadata: JsonObject): Promise<string> => {
         const query = { metadata, limit: 9, offset: 0, sort_by: "thread_id", sort_order: "asc" } as const;
         return (await storage.searchThreads(here, query)).rows.map((row) => row.thread_id).join();
       };
       assert.equal(await findIds({ key19: 19 }), "t");
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       await storage.updateThread(here, "t", () => ({ metadata: keys(10, 31) }), 2000);
       const matches = async () => [
         await findIds({ key4: 4 }),
@@ -59,7 +59,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are counted as they are created and deleted, without those of stateless runs", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const counts = async (scope = here): Promise<string> => {
         const page = { limit: 100, offset: 0, sort_by: "created_at", sort_order: "asc" } as const;
         const { rows, total } = await storage.searchThreads(scope, page);
@@ -69,11 +69,11 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
         return `${await countAssistants(storage, scope, {})} ${rows.map(({ thread_id }) => thread_id).sort()}`;
       };
       assert.equal(await counts(there), "0 ");
-      for (const id of ["a", "b", "c", "c"]) await aThread(storage, id, { assistant_id: "a" });
-      await aThread(storage, "a", {}, 1000, there);
-      await anAssistant(storage, {}, 1000, there);
-      await anAssistant(storage);
-      await anAssistant(storage, { assistant_id: "other" });
+      for (const id of ["a", "b", "c", "c"]) await createThread(storage, id, { assistant_id: "a" });
+      await createThread(storage, "a", {}, 1000, there);
+      await createAssistant(storage, {}, 1000, there);
+      await createAssistant(storage);
+      await createAssistant(storage, { assistant_id: "other" });
       assert.equal(await counts(), "2 a,b,c");
       const ttl = { strategy: "delete", ttl_ms: 500 } as const;
       await storage.createThread(here, { thread_id: "d", metadata: {}, config: {}, stateless: false, ttl }, 1000);
@@ -102,7 +102,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteAssistant(here, "a", { delete_threads: true }), true);
       assert.equal(await counts(), "1 f");
       assert.equal(await counts(there), "1 a");
-      await aThread(storage, "a");
+      await createThread(storage, "a");
       assert.equal(await counts(), "1 a,f");
     });
 
@@ -143,7 +143,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("merge concurrent updates, and filters see the new metadata", async (storage) => {
-      const thread = await aThread(storage, "t", { old: true });
+      const thread = await createThread(storage, "t", { old: true });
       await Promise.all(
         ["a", "b", "c", "d"].map((key) =>
           storage.updateThread(
@@ -176,14 +176,14 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are found by ids and status, in every order, with exact totals", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const [i, id] of ["t0", "t1", "t2", "t3"].entries()) await aThread(storage, id, { i }, 1000 + (i % 2));
-      await finished(storage, assistant, "t1", "r1", { status: "interrupted" });
-      await finished(storage, assistant, "t2", "r2", { status: "error" });
-      await aRun(storage, assistant, "t3", "r3");
-      await aThread(storage, "t4", {}, 1000);
+      const assistant = await createAssistant(storage);
+      for (const [i, id] of ["t0", "t1", "t2", "t3"].entries()) await createThread(storage, id, { i }, 1000 + (i % 2));
+      await createFinishedRun(storage, assistant, "t1", "r1", { status: "interrupted" });
+      await createFinishedRun(storage, assistant, "t2", "r2", { status: "error" });
+      await createPendingRun(storage, assistant, "t3", "r3");
+      await createThread(storage, "t4", {}, 1000);
       const interrupts = { task: [{ value: "ok?" }] };
-      await finished(storage, assistant, "t4", "r4", { status: "interrupted", interrupts });
+      await createFinishedRun(storage, assistant, "t4", "r4", { status: "interrupted", interrupts });
       const search = async (query: Partial<Parameters<Storage["searchThreads"]>[1]>) => {
         const matches = await storage.searchThreads(here, { ...firstPage, sort_by: "thread_id", ...query });
         return [matches.rows.map((row) => row.thread_id).join(), matches.total];
@@ -208,10 +208,10 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are deleted with their runs and checkpoints; the worker loses its lease", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t", { a: 1 });
-      const { lease } = await claimed(storage, assistant, "t", "r1");
-      await aRun(storage, assistant, "t", "r2");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t", { a: 1 });
+      const { lease } = await createClaimedRun(storage, assistant, "t", "r1");
+      await createPendingRun(storage, assistant, "t", "r2");
       await storage.saveProgress(here, lease, progress([checkpoint("c1", { x: 1 })]), 1500);
       assert.equal(await storage.deleteThread(here, "t"), true);
       assert.equal(await storage.deleteThread(here, "t"), false);
@@ -222,7 +222,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.saveProgress(here, lease, progress([checkpoint("c2", {})]), 1600), false);
       assert.equal(await storage.finishRun(here, lease, finish()), null);
       await storage.releaseThreadLock(here, lease);
-      await aThread(storage, "t");
+      await createThread(storage, "t");
       assert.deepEqual(await storage.listCheckpoints(here, "t", { limit: 10 }), []);
       assert.equal(await countThreads(storage, here, { metadata: { a: 1 } }), 0);
       assert.equal(await claimNext(storage, here, claimTerms("late")), null);
@@ -231,7 +231,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("filters on metadata", () => {
     test("agree with containment for hostile keys and values", async (storage) => {
-      const { below, pick } = dice(7);
+      const { below, pick } = createDice(7);
       const names = [
         "a",
         "b",
@@ -264,8 +264,8 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       };
 
       const rows = Array.from({ length: 60 }, (_, i) => ({ id: `t${i}`, metadata: object(2, 1 + below(4)) }));
-      for (const { id, metadata } of rows) await aThread(storage, id, metadata);
-      const rounds = inShort(api, 500);
+      for (const { id, metadata } of rows) await createThread(storage, id, metadata);
+      const rounds = scaleByEffort(api, 500);
       let hits = 0;
       for (let i = 0; i < rounds; i++) {
         const metadata = (i % 2 ? takePart(pick(rows).metadata) : object(2, 1 + below(2))) as JsonObject;
@@ -298,7 +298,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
 
     test("return the same pages after the middle of many rows", async (storage) => {
       const ids = Array.from({ length: 230 }, (_, i) => `t${String(i).padStart(3, "0")}`);
-      for (const id of ids) await aThread(storage, id, { all: true });
+      for (const id of ids) await createThread(storage, id, { all: true });
       for (const metadata of [undefined, { all: true }]) {
         for (const sort_order of ["asc", "desc"] as const) {
           const whole = sort_order === "asc" ? ids : ids.toReversed();
@@ -322,8 +322,8 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("apply to assistants too", async (storage) => {
-      await anAssistant(storage, { assistant_id: "a1", metadata: { tags: ["x", { deep: [1, 2] }], n: 1 } });
-      await anAssistant(storage, { assistant_id: "a2", metadata: { tags: ["y"], n: 1 } });
+      await createAssistant(storage, { assistant_id: "a1", metadata: { tags: ["x", { deep: [1, 2] }], n: 1 } });
+      await createAssistant(storage, { assistant_id: "a2", metadata: { tags: ["y"], n: 1 } });
       const ids = async (metadata: JsonObject) => {
         const matches = await storage.searchAssistants(here, { ...firstPage, sort_by: "assistant_id", metadata });
         assert.equal(await countAssistants(storage, here, { metadata }), matches.total);

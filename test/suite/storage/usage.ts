@@ -2,20 +2,20 @@
 import assert from "node:assert/strict";
 import type { BillingTerms, Storage, TraceRow, UsageGroup, UsageQuery, UsageRow } from "../../../lib/storage/mod.ts";
 import { addTraces } from "../traces.ts";
-import { dice } from "../workload.ts";
+import { createDice } from "../workload.ts";
 import {
-  anAssistant,
-  aThread,
   claimNext,
   claimTerms,
   create,
-  created,
+  createAssistant,
+  createSeeds,
+  createThread,
   here,
-  inShort,
   newRun,
+  requireCreated,
   type StorageTest,
   type SuiteApi,
-  seeds,
+  scaleByEffort,
 } from "./material.ts";
 
 const HOUR = 3_600_000;
@@ -23,7 +23,7 @@ const DAY = 24 * HOUR;
 const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"];
 const trace: BillingTerms = { workspace_id: "w1", project_id: "p1", counted: true };
 
-function aTrace(trace_id: string, started_at: number, changes: Partial<TraceRow> = {}): TraceRow {
+function createTraceRow(trace_id: string, started_at: number, changes: Partial<TraceRow> = {}): TraceRow {
   const defaults = {
     thread_id: null,
     workspace_id: "w1",
@@ -36,13 +36,13 @@ function aTrace(trace_id: string, started_at: number, changes: Partial<TraceRow>
   return { trace_id, started_at, ...defaults, ...changes };
 }
 
-function aQuery(changes: Partial<UsageQuery> = {}): UsageQuery {
+function createQuery(changes: Partial<UsageQuery> = {}): UsageQuery {
   const all = { start: 0, end: 30 * DAY, origin: 0, stride_ms: DAY };
   return { workspace_ids: ["w1"], group_by: "workspace", ...all, ...changes };
 }
 
 /** Returns the expected result, computed row by row. */
-function counted(traces: readonly TraceRow[], query: UsageQuery): UsageRow[] {
+function countRows(traces: readonly TraceRow[], query: UsageQuery): UsageRow[] {
   const column = { workspace: "workspace_id", project: "project_id", user: "user_id", api_key: "api_key" } as const;
   const rows = new Map<string, { bucket: number; dimension: string | null; traces: number }>();
   for (const row of traces) {
@@ -73,32 +73,32 @@ async function sealAll(storage: Storage, before: number): Promise<void> {
 export function usageTests(api: SuiteApi, test: StorageTest): void {
   /** Returns the total number of traces, counted hour by hour. */
   const total = async (storage: Storage, workspace_ids: readonly string[] = ["w1"]): Promise<number> => {
-    const rows = await storage.countUsage(aQuery({ workspace_ids, end: 1000 * DAY, stride_ms: HOUR }));
+    const rows = await storage.countUsage(createQuery({ workspace_ids, end: 1000 * DAY, stride_ms: HOUR }));
     return rows.reduce((sum, row) => sum + row.traces, 0);
   };
 
   api.describe("the trace of a run", () => {
     test("is stored by its first attempt, in any worker, with the values of the run's creation", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       const claim = { token: "w", lease_until: 5000, trace };
       const by = { user_id: "u1", api_key: "k1" };
-      await created(storage, assistant, "t", "r1", { claim, run: by });
-      assert.deepEqual(await storage.getTrace("r1"), aTrace("r1", 1100, { thread_id: "t" }));
+      await requireCreated(storage, assistant, "t", "r1", { claim, run: by });
+      assert.deepEqual(await storage.getTrace("r1"), createTraceRow("r1", 1100, { thread_id: "t" }));
 
-      await aThread(storage, "t2");
-      await created(storage, assistant, "t2", "r2", { run: { created_at: 1200 } });
+      await createThread(storage, "t2");
+      await requireCreated(storage, assistant, "t2", "r2", { run: { created_at: 1200 } });
       assert.equal(await storage.getTrace("r2"), null);
       const later = { ...trace, counted: false, project_id: "p2" };
       assert.ok(await claimNext(storage, here, { ...claimTerms("x"), now: 3000, trace: later }));
       const second = { thread_id: "t2", project_id: "p2", user_id: null, api_key: null, counted: false };
-      assert.deepEqual(await storage.getTrace("r2"), aTrace("r2", 3000, second));
+      assert.deepEqual(await storage.getTrace("r2"), createTraceRow("r2", 3000, second));
       assert.equal(await storage.getTrace("r3"), null);
       assert.equal(await total(storage), 1);
     });
 
     test("of a stateless run names no thread", async (storage) => {
-      const assistant = await anAssistant(storage);
+      const assistant = await createAssistant(storage);
       const outcome = await storage.createRun(here, {
         run: newRun("hidden", "r1", { stateless: true }),
         expected: { assistant_revision: assistant.revision, thread_revision: null },
@@ -107,13 +107,13 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
         now: 1100,
       });
       assert.equal(outcome.kind, "created");
-      assert.deepEqual(await storage.getTrace("r1"), aTrace("r1", 1100, { user_id: null, api_key: null }));
+      assert.deepEqual(await storage.getTrace("r1"), createTraceRow("r1", 1100, { user_id: null, api_key: null }));
     });
 
     test("is one, however often the run is started, and outlives the run", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
-      await created(storage, assistant, "t", "r1", { claim: { token: "a", lease_until: 5000, trace } });
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
+      await requireCreated(storage, assistant, "t", "r1", { claim: { token: "a", lease_until: 5000, trace } });
       // Requeued, so that the next attempt is the first again; then lost, so that the following one is the second.
       assert.equal(await storage.requeueRun(here, { thread_id: "t", run_id: "r1", token: "a" }, 2000), true);
       const again = { ...claimTerms("b"), now: 3000, lease_until: 4000, trace: { ...trace, project_id: "p2" } };
@@ -128,15 +128,15 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("does not exist for runs that are only ended, nor without terms", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       await create(storage, assistant, "t", "r1", { claim: { token: "a", lease_until: 2000 } });
       assert.equal(await storage.getTrace("r1"), null);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "interrupt", 1500);
       assert.ok(await claimNext(storage, here, { ...claimTerms("b"), trace }));
       assert.equal(await storage.getTrace("r1"), null);
       // Without a trace of the first attempt, later attempts have none.
-      await aThread(storage, "t2");
+      await createThread(storage, "t2");
       await create(storage, assistant, "t2", "r2", { claim: { token: "c", lease_until: 2000 } });
       const second = await claimNext(storage, here, { ...claimTerms("d"), trace });
       assert.deepEqual([second?.run.run_id, second?.run.attempt], ["r2", 2]);
@@ -145,19 +145,19 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("is counted once in an hour that is already sealed", async (storage) => {
-      const assistant = await anAssistant(storage);
-      await aThread(storage, "t");
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t");
       await sealAll(storage, 2 * DAY);
-      await created(storage, assistant, "t", "r1", { claim: { token: "a", lease_until: 5000, trace } });
+      await requireCreated(storage, assistant, "t", "r1", { claim: { token: "a", lease_until: 5000, trace } });
       assert.equal(await total(storage), 1);
       assert.equal(await storage.requeueRun(here, { thread_id: "t", run_id: "r1", token: "a" }, 2000), true);
       assert.ok(await claimNext(storage, here, { ...claimTerms("b"), now: 3000, trace }));
       assert.equal(await total(storage), 1);
-      await aThread(storage, "t2");
-      await created(storage, assistant, "t2", "r2");
+      await createThread(storage, "t2");
+      await requireCreated(storage, assistant, "t2", "r2");
       assert.ok(await claimNext(storage, here, { ...claimTerms("c"), trace: { ...trace, counted: false } }));
-      await aThread(storage, "t3");
-      await created(storage, assistant, "t3", "r3");
+      await createThread(storage, "t3");
+      await requireCreated(storage, assistant, "t3", "r3");
       assert.ok(await claimNext(storage, here, { ...claimTerms("d"), trace }));
       assert.equal(await total(storage), 2);
     });
@@ -165,7 +165,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
     test("adds up the reported tokens and costs", async (storage) => {
       assert.equal(await storage.getTrace("r1"), null);
       await storage.addTraceUsage("r1", { tokens_in: 1, tokens_out: 1, cost_usd: 1 });
-      await addTraces(storage, [aTrace("r1", 1000), aTrace("r2", 1000)]);
+      await addTraces(storage, [createTraceRow("r1", 1000), createTraceRow("r2", 1000)]);
       assert.deepEqual((await storage.getTrace("r1"))?.usage, { tokens_in: 0, tokens_out: 0, cost_usd: 0 });
       await storage.addTraceUsage("r1", { tokens_in: 10, tokens_out: 2, cost_usd: 0.25 });
       await storage.addTraceUsage("r1", { tokens_in: 5, tokens_out: 0, cost_usd: 0.5 });
@@ -179,24 +179,24 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       const times = [HOUR - 1, HOUR, 2 * HOUR - 1, 2 * HOUR, 3 * HOUR];
       await addTraces(
         storage,
-        times.map((at) => aTrace(`at ${at}`, at)),
+        times.map((at) => createTraceRow(`at ${at}`, at)),
       );
       await addTraces(storage, [
-        aTrace("off", 0, { counted: false }),
-        aTrace("elsewhere", HOUR, { workspace_id: "w2" }),
+        createTraceRow("off", 0, { counted: false }),
+        createTraceRow("elsewhere", HOUR, { workspace_id: "w2" }),
       ]);
       for (const sealed of [0, 2 * HOUR, 5 * HOUR]) {
         await sealAll(storage, sealed);
-        const inside = aQuery({ start: HOUR, end: 3 * HOUR, origin: HOUR, stride_ms: HOUR });
+        const inside = createQuery({ start: HOUR, end: 3 * HOUR, origin: HOUR, stride_ms: HOUR });
         assert.deepEqual(await storage.countUsage(inside), [
           { bucket: 0, dimension: "w1", traces: 2 },
           { bucket: 1, dimension: "w1", traces: 1 },
         ]);
-        const millisecond = aQuery({ start: 2 * HOUR - 1, end: 2 * HOUR, origin: HOUR, stride_ms: HOUR });
+        const millisecond = createQuery({ start: 2 * HOUR - 1, end: 2 * HOUR, origin: HOUR, stride_ms: HOUR });
         assert.deepEqual(await storage.countUsage(millisecond), [{ bucket: 0, dimension: "w1", traces: 1 }]);
-        assert.deepEqual(await storage.countUsage(aQuery({ start: 4 * HOUR })), []);
-        assert.deepEqual(await storage.countUsage(aQuery({ workspace_ids: [] })), []);
-        assert.deepEqual(await storage.countUsage(aQuery({ workspace_ids: ["w1", "w1", "no"] })), [
+        assert.deepEqual(await storage.countUsage(createQuery({ start: 4 * HOUR })), []);
+        assert.deepEqual(await storage.countUsage(createQuery({ workspace_ids: [] })), []);
+        assert.deepEqual(await storage.countUsage(createQuery({ workspace_ids: ["w1", "w1", "no"] })), [
           { bucket: 0, dimension: "w1", traces: 5 },
         ]);
       }
@@ -204,17 +204,17 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
 
     test("sums tokens and costs if requested, also in sealed hours", async (storage) => {
       const traces = [HOUR - 1, HOUR, HOUR, 2 * HOUR, DAY].map((at, i) =>
-        aTrace(`r${i}`, at, { user_id: i === 2 ? null : "u1" }),
+        createTraceRow(`r${i}`, at, { user_id: i === 2 ? null : "u1" }),
       );
       await addTraces(storage, [
         ...traces,
-        aTrace("off", HOUR, { counted: false }),
-        aTrace("w2", HOUR, { workspace_id: "w2" }),
+        createTraceRow("off", HOUR, { counted: false }),
+        createTraceRow("w2", HOUR, { workspace_id: "w2" }),
       ]);
       for (const trace_id of [...traces.map((trace) => trace.trace_id), "off", "w2"]) {
         await storage.addTraceUsage(trace_id, { tokens_in: 2 ** 33, tokens_out: 2, cost_usd: 0.25 });
       }
-      const query = aQuery({ start: HOUR, group_by: "user", tokens: true });
+      const query = createQuery({ start: HOUR, group_by: "user", tokens: true });
       for (const sealed of [0, DAY, 2 * DAY]) {
         await sealAll(storage, sealed);
         assert.deepEqual(await storage.countUsage(query), [
@@ -229,22 +229,22 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
     test("sums tokens beyond the exact integers", async (storage) => {
       await addTraces(
         storage,
-        ["r0", "r1", "r2"].map((trace_id) => aTrace(trace_id, HOUR)),
+        ["r0", "r1", "r2"].map((trace_id) => createTraceRow(trace_id, HOUR)),
       );
       for (const trace_id of ["r0", "r1", "r2"]) {
         await storage.addTraceUsage(trace_id, { tokens_in: 2 ** 52, tokens_out: 0, cost_usd: 0 });
       }
-      const [row] = await storage.countUsage(aQuery({ start: HOUR, tokens: true }));
+      const [row] = await storage.countUsage(createQuery({ start: HOUR, tokens: true }));
       assert.equal(row?.tokens_in, 3 * 2 ** 52);
     });
 
     test("is ordered by code point, null last", async (storage) => {
       const users = [null, "b", "a", "B", "\u{10000}", "\uffee", "aa", null];
-      const traces = users.map((user_id, i) => aTrace(`r${i}`, DAY, { user_id }));
+      const traces = users.map((user_id, i) => createTraceRow(`r${i}`, DAY, { user_id }));
       await addTraces(storage, traces);
       for (const sealed of [0, 10 * DAY]) {
         await sealAll(storage, sealed);
-        const rows = await storage.countUsage(aQuery({ group_by: "user" }));
+        const rows = await storage.countUsage(createQuery({ group_by: "user" }));
         assert.deepEqual(
           rows.map((row) => row.dimension),
           ["B", "a", "aa", "b", "\uffee", "\u{10000}", null],
@@ -254,12 +254,17 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("counts an id once, also in sealed hours and in one call", async (storage) => {
-      await addTraces(storage, [aTrace("r1", 1000), aTrace("r1", 2 * DAY), aTrace("r2", 1000)]);
-      await addTraces(storage, [aTrace("r1", DAY, { workspace_id: "w2" })]);
-      assert.deepEqual(await storage.getTrace("r1"), aTrace("r1", 1000));
+      await addTraces(storage, [createTraceRow("r1", 1000), createTraceRow("r1", 2 * DAY), createTraceRow("r2", 1000)]);
+      await addTraces(storage, [createTraceRow("r1", DAY, { workspace_id: "w2" })]);
+      assert.deepEqual(await storage.getTrace("r1"), createTraceRow("r1", 1000));
       await sealAll(storage, 10 * DAY);
-      await addTraces(storage, [aTrace("r2", 1000), aTrace("r3", DAY), aTrace("r3", DAY), aTrace("r4", 20 * DAY)]);
-      await addTraces(storage, [aTrace("r3", DAY), aTrace("off", DAY, { counted: false })]);
+      await addTraces(storage, [
+        createTraceRow("r2", 1000),
+        createTraceRow("r3", DAY),
+        createTraceRow("r3", DAY),
+        createTraceRow("r4", 20 * DAY),
+      ]);
+      await addTraces(storage, [createTraceRow("r3", DAY), createTraceRow("off", DAY, { counted: false })]);
       assert.equal(await total(storage), 4);
       await sealAll(storage, 30 * DAY);
       assert.equal(await total(storage), 4);
@@ -270,7 +275,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       const days = [3, 3.5, 4, 400];
       await addTraces(
         storage,
-        days.map((day, i) => aTrace(`r${i}`, day * DAY + 5)),
+        days.map((day, i) => createTraceRow(`r${i}`, day * DAY + 5)),
       );
       const turns = async (before: number): Promise<number> => {
         let count = 1;
@@ -285,26 +290,26 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
 
       await addTraces(
         storage,
-        [500, 501, 502, 503].map((day) => aTrace(`r${day}`, day * DAY)),
+        [500, 501, 502, 503].map((day) => createTraceRow(`r${day}`, day * DAY)),
       );
       await Promise.all(Array.from({ length: 5 }, () => sealAll(storage, 510 * DAY)));
       assert.equal(await total(storage), 8);
     });
 
     test("leaves the hour that has not closed", async (storage) => {
-      await addTraces(storage, [aTrace("r1", 2 * HOUR), aTrace("r2", 3 * HOUR)]);
+      await addTraces(storage, [createTraceRow("r1", 2 * HOUR), createTraceRow("r2", 3 * HOUR)]);
       assert.equal(await storage.sealUsage(3 * HOUR + 5), false);
-      await addTraces(storage, [aTrace("r3", 2 * HOUR), aTrace("r4", 3 * HOUR)]);
+      await addTraces(storage, [createTraceRow("r3", 2 * HOUR), createTraceRow("r4", 3 * HOUR)]);
       await sealAll(storage, 10 * HOUR);
-      assert.deepEqual(await storage.countUsage(aQuery({ stride_ms: HOUR })), [
+      assert.deepEqual(await storage.countUsage(createQuery({ stride_ms: HOUR })), [
         { bucket: 2, dimension: "w1", traces: 2 },
         { bucket: 3, dimension: "w1", traces: 2 },
       ]);
     });
 
-    for (const seed of seeds(api, 2)) {
+    for (const seed of createSeeds(api, 2)) {
       test(`equals a row-by-row count, with any seal, seed ${seed}`, async (storage) => {
-        const { below, pick } = dice(seed);
+        const { below, pick } = createDice(seed);
         const from = -2 * DAY;
         const moment = (): number => {
           const at = from + below(6 * DAY);
@@ -314,7 +319,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
         const stored: TraceRow[] = [];
         const add = async (count: number): Promise<void> => {
           const changes = Array.from({ length: count }, (_, i) =>
-            aTrace(`r${stored.length + i}`, moment(), {
+            createTraceRow(`r${stored.length + i}`, moment(), {
               workspace_id: pick(["w1", "w2", "w3"]),
               project_id: pick(["p1", "p2", "\u{1f600}"]),
               user_id: pick([null, "u1", "u2", "\uffee"]),
@@ -326,7 +331,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
           await addTraces(storage, changes);
         };
         await add(200);
-        const rounds = inShort(api, 150);
+        const rounds = scaleByEffort(api, 150);
         for (let round = 0; round < rounds; round++) {
           if (round % 5 === 0) await storage.sealUsage(from + round * HOUR + below(HOUR));
           if (round % 7 === 0) await add(1 + below(20));
@@ -343,7 +348,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
           };
           const aligned = { ...query, origin: Math.floor(start / DAY) * DAY, stride_ms: pick([HOUR, DAY]) };
           for (const range of [query, aligned]) {
-            assert.deepEqual(await storage.countUsage(range), counted(stored, range), JSON.stringify(range));
+            assert.deepEqual(await storage.countUsage(range), countRows(stored, range), JSON.stringify(range));
           }
         }
       });

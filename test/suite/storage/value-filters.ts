@@ -4,20 +4,20 @@ import assert from "node:assert/strict";
 import { contains, type Json, type JsonObject, pickScalars } from "../../../lib/json.ts";
 import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";
 import { countThreads } from "../counts.ts";
-import { dice } from "../workload.ts";
+import { createDice } from "../workload.ts";
 import {
-  anAssistant,
-  aThread,
   checkpoint,
-  claimed,
+  createAssistant,
+  createClaimedRun,
+  createFinishedRun,
+  createThread,
   finish,
-  finished,
   firstPage,
   here,
-  inShort,
   progress,
   type StorageTest,
   type SuiteApi,
+  scaleByEffort,
 } from "./material.ts";
 
 export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
@@ -26,7 +26,7 @@ export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
   const leave = (storage: Storage, assistant: AssistantRow, thread_id: string, scalars: JsonObject | null) => {
     const head = `c${++runs}`;
     const stored = { progress: progress([checkpoint(head, {})]) };
-    return finished(storage, assistant, thread_id, `r${runs}`, { head, scalars }, stored);
+    return createFinishedRun(storage, assistant, thread_id, `r${runs}`, { head, scalars }, stored);
   };
   const ids = async (storage: Storage, values: JsonObject, metadata: JsonObject = {}): Promise<string> => {
     const query = { values, metadata };
@@ -43,8 +43,8 @@ export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("filters on values", () => {
     test("follow the scalars of the last state", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const id of ["t1", "t2", "t3"]) await aThread(storage, id, { id });
+      const assistant = await createAssistant(storage);
+      for (const id of ["t1", "t2", "t3"]) await createThread(storage, id, { id });
       assert.equal(await ids(storage, { flavor: "sweet" }), "", "without a state there is nothing to find");
       await leave(storage, assistant, "t1", { flavor: "sweet", n: 0, on: true, none: null });
       await leave(storage, assistant, "t2", { flavor: "sour" });
@@ -61,17 +61,17 @@ export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("exclude no thread whose scalars are many, long, unknown or not written yet", async (storage) => {
-      const assistant = await anAssistant(storage);
-      for (const id of ["many", "long", "unknown", "running", "kept", "other"]) await aThread(storage, id);
+      const assistant = await createAssistant(storage);
+      for (const id of ["many", "long", "unknown", "running", "kept", "other"]) await createThread(storage, id);
       const many = Object.fromEntries(Array.from({ length: 33 }, (_, i): [string, Json] => [`k${i}`, i]));
       await leave(storage, assistant, "many", many);
       await leave(storage, assistant, "long", { a: "x".repeat(513), k1: 1 });
       await leave(storage, assistant, "unknown", null);
       await leave(storage, assistant, "kept", { k1: 1 });
-      await finished(storage, assistant, "kept", "no-head", { head: null });
+      await createFinishedRun(storage, assistant, "kept", "no-head", { head: null });
       await leave(storage, assistant, "other", { k1: 2 });
       await leave(storage, assistant, "running", { k1: 2 });
-      const { lease } = await claimed(storage, assistant, "running", "now");
+      const { lease } = await createClaimedRun(storage, assistant, "running", "now");
       assert.equal(await ids(storage, { k1: 1 }), "kept,long,many,running,unknown");
       assert.equal(await ids(storage, { a: "x".repeat(513) }), "kept,long,many,other,running,unknown");
       assert.equal(await ids(storage, { list: [] }), "kept,long,many,other,running,unknown");
@@ -83,16 +83,16 @@ export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("miss no thread, whatever its runs have left", async (storage) => {
-      const { below, pick } = dice(11);
-      const assistant = await anAssistant(storage);
+      const { below, pick } = createDice(11);
+      const assistant = await createAssistant(storage);
       const names = ["a", "b", 'q"', "nul\0", "__proto__", "é"];
       const scalars: Json[] = ["x", "", "nul\0", 1, -0, 1e21, 0.1 + 0.2, true, null, ["x"], { a: 1 }];
       const values = (): JsonObject =>
         Object.fromEntries(Array.from({ length: below(4) }, () => [pick(names), pick(scalars)]));
       const threads = Array.from({ length: 20 }, (_, i) => ({ id: `t${i}`, values: null as JsonObject | null }));
-      for (const { id } of threads) await aThread(storage, id);
+      for (const { id } of threads) await createThread(storage, id);
       let matchCount = 0;
-      const rounds = inShort(api, 200);
+      const rounds = scaleByEffort(api, 200);
       for (let i = 0; i < rounds; i++) {
         const thread = pick(threads);
         thread.values = values();

@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import type { Lease, SavedCheckpoint, Scope, Storage } from "../../../lib/storage/mod.ts";
 import { countThreads } from "../counts.ts";
-import { allFrames, type History } from "./history.ts";
+import { type History, readAllFrames } from "./history.ts";
 
 /** Returns a checkpoint with a version for channel `n`, but without the value: it shows a value that is left in the storage. */
-export function bare(checkpoint_id: string, created_at: number): SavedCheckpoint {
+export function createBareCheckpoint(checkpoint_id: string, created_at: number): SavedCheckpoint {
   return {
     ns: "",
     checkpoint_id,
@@ -52,7 +52,7 @@ export async function checkAftermath(storage: Storage, aftermath: Aftermath): Pr
     if (await storage.getRun(scope, run_id)) continue;
     // A new run with the same id would show leftover frames.
     await createRun(storage, aftermath, run_id, "probe");
-    assert.deepEqual(await allFrames(storage, scope, run_id), [], `frames left of ${run_id}`);
+    assert.deepEqual(await readAllFrames(storage, scope, run_id), [], `frames left of ${run_id}`);
   }
 }
 
@@ -68,7 +68,7 @@ async function checkRemains(storage: Storage, aftermath: Aftermath, thread_id: s
   assert.ok(outcome.kind === "claimed");
   const lease: Lease = outcome.claimed.lease;
   assert.equal(lease.run_id, `probe-${thread_id}`);
-  const checkpoints = [...goneIds].map((checkpoint_id) => bare(checkpoint_id, now));
+  const checkpoints = [...goneIds].map((checkpoint_id) => createBareCheckpoint(checkpoint_id, now));
   assert.equal(await storage.saveProgress(scope, lease, { checkpoints, writes: [] }, now), true);
   const list = await storage.listCheckpoints(scope, thread_id, { limit: 10_000 });
   for (const { checkpoint_id, values, writes } of list.filter((probe) => goneIds.has(probe.checkpoint_id))) {

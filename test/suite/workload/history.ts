@@ -147,7 +147,7 @@ export class History {
 
   /** Checks that attempts on one thread never overlap: each starts after the slot of the one before is free. */
   checkExclusion(): void {
-    for (const inOrder of grouped(this.attempts, ({ lease }) => lease.thread_id).values()) {
+    for (const inOrder of groupBy(this.attempts, ({ lease }) => lease.thread_id).values()) {
       for (const [i, attempt] of inOrder.entries()) {
         const { run_id, thread_id } = attempt.lease;
         for (const next of inOrder.slice(i + 1)) {
@@ -196,7 +196,7 @@ export class History {
 
   /** Claims count up. A claim counts as an attempt unless the run was requeued or only had to be ended. */
   checkAttempts(): void {
-    for (const [run_id, inOrder] of grouped(this.attempts, ({ lease }) => lease.run_id)) {
+    for (const [run_id, inOrder] of groupBy(this.attempts, ({ lease }) => lease.run_id)) {
       let counted = 0;
       let last = 0;
       for (const [i, attempt] of inOrder.entries()) {
@@ -219,7 +219,7 @@ export class History {
 
   /** Turns are unique per thread, and each claim of a run has a later turn than the one before. */
   checkTurns(): void {
-    for (const [run_id, inOrder] of grouped(this.attempts, ({ lease }) => lease.run_id)) {
+    for (const [run_id, inOrder] of groupBy(this.attempts, ({ lease }) => lease.run_id)) {
       for (const [i, { claimed }] of inOrder.entries()) {
         const before = inOrder[i - 1]?.claimed.run.claim_number ?? 0;
         assert.ok(
@@ -228,7 +228,7 @@ export class History {
         );
       }
     }
-    for (const [thread_id, all] of grouped(this.attempts, ({ lease }) => lease.thread_id)) {
+    for (const [thread_id, all] of groupBy(this.attempts, ({ lease }) => lease.thread_id)) {
       // A recreated thread counts from 1 again.
       if (this.#threadsDeleted.has(thread_id)) continue;
       const turns = all.map(({ claimed }) => claimed.run.claim_number);
@@ -238,7 +238,7 @@ export class History {
 
   /** An idempotency key creates exactly one run. */
   checkKeys(): void {
-    const runs = grouped(
+    const runs = groupBy(
       [...this.created].filter(([, { key }]) => key !== undefined),
       ([, run]) => run.key as string,
     );
@@ -265,7 +265,7 @@ export class History {
     const remainingRuns: RunRow[] = [];
     for (const [run_id, created] of this.created) {
       const run = await storage.getRun(scope, run_id);
-      const frames = await allFrames(storage, scope, run_id);
+      const frames = await readAllFrames(storage, scope, run_id);
       if (!run) {
         assert.ok(this.#isGone(created), `${run_id} is lost`);
         assert.deepEqual(frames, [], `frames of ${run_id}, which is gone`);
@@ -286,7 +286,7 @@ export class History {
       const next = created.framed ? frames.length + 1 : run.claims * 2 ** 32 + 1;
       assert.equal(run.end_frame, created.stopped ? next : created.end_frame, `the last frame of ${run_id}`);
     }
-    return grouped(remainingRuns, (run) => run.thread_id);
+    return groupBy(remainingRuns, (run) => run.thread_id);
   }
 
   checkThread(thread: ThreadRow, runs: readonly RunRow[], now: number): void {
@@ -355,7 +355,7 @@ export class History {
 }
 
 /** Reads all stored frames of a run, page by page. */
-export async function allFrames(storage: Storage, scope: Scope, run_id: string): Promise<StoredFrame[]> {
+export async function readAllFrames(storage: Storage, scope: Scope, run_id: string): Promise<StoredFrame[]> {
   const frames: StoredFrame[] = [];
   for (;;) {
     const page = await storage.readFrames(scope, run_id, frames.at(-1)?.id ?? 0);
@@ -364,7 +364,7 @@ export async function allFrames(storage: Storage, scope: Scope, run_id: string):
   }
 }
 
-function grouped<Item>(items: readonly Item[], key: (item: Item) => string): Map<string, Item[]> {
+function groupBy<Item>(items: readonly Item[], key: (item: Item) => string): Map<string, Item[]> {
   const groups = new Map<string, Item[]>();
   for (const item of items) {
     const group = groups.get(key(item));

@@ -22,17 +22,17 @@ export function openClient(): Client {
   };
 }
 
-const opened = (): SqlDriver => clientDriver(openClient());
+const openDriver = (): SqlDriver => clientDriver(openClient());
 
 /** Creates a driver over a client with a changed `execute`. */
-const changed = (change: (client: Client) => Client["execute"]): SqlDriver => {
+const changeClient = (change: (client: Client) => Client["execute"]): SqlDriver => {
   const client = openClient();
   return clientDriver({ execute: change(client), close: () => client.close() });
 };
 
 /** Creates a driver over a client that changes each value of a row. */
 const read = (change: (value: SqlValue) => unknown): SqlDriver =>
-  changed((client) => async (sql, args) => {
+  changeClient((client) => async (sql, args) => {
     const rows = await client.execute(sql, args);
     return rows.map((row) =>
       Object.fromEntries(Object.entries(row).map(([name, value]) => [name, change(value) as SqlValue])),
@@ -44,11 +44,11 @@ const isEnd = (sql: string): boolean => /^(?:begin|commit|rollback)\b/.test(sql)
 /** The broken drivers, by the name of their fault. */
 export const faults: Readonly<Record<string, () => SqlDriver>> = {
   "Each statement is committed by itself": () =>
-    changed((client) => async (sql, args) => (isEnd(sql) ? [] : await client.execute(sql, args))),
+    changeClient((client) => async (sql, args) => (isEnd(sql) ? [] : await client.execute(sql, args))),
   "A failing statement is skipped and the rest committed": () =>
-    changed((client) => async (sql, args) => await client.execute(sql, args).catch(() => [])),
+    changeClient((client) => async (sql, args) => await client.execute(sql, args).catch(() => [])),
   "Foreign keys are not enforced": () =>
-    changed(
+    changeClient(
       (client) => async (sql, args) => (sql.startsWith("pragma foreign_keys") ? [] : await client.execute(sql, args)),
     ),
   "Batches do not wait for each other": () => {
@@ -66,12 +66,12 @@ export const faults: Readonly<Record<string, () => SqlDriver>> = {
     };
   },
   "Writes return no rows": () =>
-    changed((client) => async (sql, args) => {
+    changeClient((client) => async (sql, args) => {
       const rows = await client.execute(sql, args);
       return /^\s*(?:insert|update|delete)/i.test(sql) ? [] : rows;
     }),
   "A batch that took effect is executed again": () => {
-    const driver = opened();
+    const driver = openDriver();
     return {
       ...driver,
       async batch(statements) {
@@ -81,11 +81,11 @@ export const faults: Readonly<Record<string, () => SqlDriver>> = {
     };
   },
   "A failed batch returns empty results": () => {
-    const driver = opened();
+    const driver = openDriver();
     return { ...driver, batch: (statements) => driver.batch(statements).catch(() => statements.map(() => [])) };
   },
   "A read returns a cached result": () => {
-    const driver = opened();
+    const driver = openDriver();
     const rowsBySql = new Map<string, Promise<SqlRow[]>>();
     return {
       ...driver,

@@ -5,12 +5,12 @@ import { sqlStorage } from "../../../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../../../adapters/sqlite/node.ts";
 import type { Storage } from "../../../../lib/storage/mod.ts";
 import {
-  anAssistant,
-  aRun,
-  aThread,
-  claimed,
   claimNext,
   claimTerms,
+  createAssistant,
+  createClaimedRun,
+  createPendingRun,
+  createThread,
   finish,
   here,
   newRun,
@@ -18,7 +18,7 @@ import {
 } from "../../../suite/storage/material.ts";
 
 /** Two processes on one database. `meanwhile` happens once, after the next thing that the slow one reads. */
-async function twoProcesses(): Promise<
+async function openTwoProcesses(): Promise<
   { readonly slow: Storage; readonly quick: Storage; meanwhile: (() => Promise<unknown>) | null } & AsyncDisposable
 > {
   const { acquireWorkerLock: _alone, ...driver } = nodeSqliteDriver(":memory:");
@@ -34,7 +34,7 @@ async function twoProcesses(): Promise<
       return rows;
     },
   });
-  const world: Awaited<ReturnType<typeof twoProcesses>> = {
+  const world: Awaited<ReturnType<typeof openTwoProcesses>> = {
     slow,
     quick,
     meanwhile: null,
@@ -45,12 +45,12 @@ async function twoProcesses(): Promise<
 
 describe("a claim whose rows change after its read", () => {
   it("leases no run that another process has leased meanwhile, and takes the next one instead", async () => {
-    await using world = await twoProcesses();
+    await using world = await openTwoProcesses();
     const { slow, quick } = world;
-    const assistant = await anAssistant(quick);
+    const assistant = await createAssistant(quick);
     for (const id of ["t", "u"]) {
-      await aThread(quick, id);
-      await aRun(quick, assistant, id, `${id}1`);
+      await createThread(quick, id);
+      await createPendingRun(quick, assistant, id, `${id}1`);
     }
     let otherToken: string | undefined;
     world.meanwhile = async () => {
@@ -61,13 +61,13 @@ describe("a claim whose rows change after its read", () => {
   });
 
   it("leases no run that is not its thread's next any more, because an earlier one is due", async () => {
-    await using world = await twoProcesses();
+    await using world = await openTwoProcesses();
     const { slow, quick } = world;
-    const assistant = await anAssistant(quick);
-    await aThread(quick, "t");
+    const assistant = await createAssistant(quick);
+    await createThread(quick, "t");
     const later = await request(quick, assistant, "t", "later");
     await quick.createRun(here, { ...later, run: newRun("t", "later", { created_at: 4000 }) });
-    await aRun(quick, assistant, "t", "now");
+    await createPendingRun(quick, assistant, "t", "now");
     world.meanwhile = async () => {
       const { run } = (await claimNext(quick, here, { ...claimTerms("quick"), now: 4000 })) ?? {};
       assert.equal(run?.run_id, "later");
@@ -78,10 +78,10 @@ describe("a claim whose rows change after its read", () => {
   });
 
   it("does not take over a lease that was renewed meanwhile", async () => {
-    await using world = await twoProcesses();
+    await using world = await openTwoProcesses();
     const { slow, quick } = world;
-    await aThread(quick, "t");
-    const { lease } = await claimed(quick, await anAssistant(quick), "t", "r");
+    await createThread(quick, "t");
+    const { lease } = await createClaimedRun(quick, await createAssistant(quick), "t", "r");
     world.meanwhile = () => quick.renewLease(here, lease, 9000);
     assert.notEqual((await slow.claimRun(here, { ...claimTerms("slow"), now: 5000 })).kind, "claimed");
     const run = await quick.getRun(here, "r");
@@ -90,10 +90,10 @@ describe("a claim whose rows change after its read", () => {
   });
 
   it("does not take over a run that has ended meanwhile", async () => {
-    await using world = await twoProcesses();
+    await using world = await openTwoProcesses();
     const { slow, quick } = world;
-    await aThread(quick, "t");
-    const { lease } = await claimed(quick, await anAssistant(quick), "t", "r");
+    await createThread(quick, "t");
+    const { lease } = await createClaimedRun(quick, await createAssistant(quick), "t", "r");
     world.meanwhile = () => quick.finishRun(here, lease, finish());
     assert.equal((await slow.claimRun(here, { ...claimTerms("slow"), now: 5000 })).kind, "none");
     assert.equal((await quick.getRun(here, "r"))?.status, "success");

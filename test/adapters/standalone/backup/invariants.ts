@@ -1,6 +1,6 @@
 /** The invariants of a copy of a database, before and after a service has continued it. */
 import assert from "node:assert/strict";
-import { type Acknowledged, type Known, type Site, STEPS, type Told } from "./load.ts";
+import { type Acknowledged, type CopyEvidence, type NotificationsByRun, type Site, STEPS } from "./load.ts";
 
 export type Row = Readonly<Record<string, unknown>>;
 /** Asks the copy. */
@@ -92,7 +92,7 @@ const get = async <Value>(site: Site, path: string): Promise<Value> => {
 };
 
 /** Resolves when nothing is left to be executed or told; runs that are to start later do not count. */
-async function comesToRest(ask: Ask): Promise<void> {
+async function waitUntilIdle(ask: Ask): Promise<void> {
   const until = Date.now() + 60_000;
   const countPending = async (): Promise<number> => {
     const [runs] = await ask(`select count(*) as n from runs where status in ${ACTIVE} and due_at < ${Date.now()}`);
@@ -106,7 +106,7 @@ async function comesToRest(ask: Ask): Promise<void> {
 }
 
 /** Checks the invariants after the service has executed all runs that were active. */
-async function checkRest(site: Site, ask: Ask, notifications: Told): Promise<void> {
+async function checkRest(site: Site, ask: Ask, notifications: NotificationsByRun): Promise<void> {
   const threads = await ask("select thread_id from threads where hidden = 0");
   for (const { thread_id } of threads) {
     const at = `/threads/${thread_id}`;
@@ -195,11 +195,11 @@ export async function checkCopy(
 export async function checkRestored(
   site: Site,
   ask: Ask,
-  { acknowledged, notifications }: Known,
+  { acknowledged, notifications }: CopyEvidence,
   remainingRunIds: ReadonlySet<string>,
 ): Promise<void> {
   site.open();
-  await comesToRest(ask);
+  await waitUntilIdle(ask);
   await checkMoment(ask, acknowledged, remainingRunIds);
   await checkRest(site, ask, notifications);
   const [scheduled] = await ask("select count(*) as n from runs where status = 'pending'");

@@ -5,7 +5,7 @@ import { createService, type FunctionJob, fromFunctions, type JsonObject, type S
 import type { Storage } from "../../../../lib/storage/types.ts";
 
 /** The ends of runs as their receiver heard of them: the ids of the deliveries, by run. */
-export type Told = Map<string, Set<string>>;
+export type NotificationsByRun = Map<string, Set<string>>;
 
 export interface Site extends AsyncDisposable {
   readonly service: Service;
@@ -20,7 +20,7 @@ export const STEPS = 2;
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** A service on the storage, whose agents leave one message a step, with an id that is the same in every attempt. */
-export async function serve(storage: Storage, notifications: Told): Promise<Site> {
+export async function serve(storage: Storage, notifications: NotificationsByRun): Promise<Site> {
   let opened = false;
   const message = ({ run_id }: FunctionJob, step: number | string): JsonObject => ({
     messages: [{ type: "ai", id: `${run_id}/${step}`, content: `${run_id}/${step}` }],
@@ -32,16 +32,16 @@ export async function serve(storage: Storage, notifications: Told): Promise<Site
       await pause(2);
     }
   }
-  async function* gated(job: FunctionJob): AsyncGenerator<unknown> {
+  async function* createGatedAgent(job: FunctionJob): AsyncGenerator<unknown> {
     yield message(job, 0);
     while (!opened && !job.signal.aborted) await pause(5);
     yield message(job, 1);
   }
-  async function* asking(job: FunctionJob): AsyncGenerator<unknown> {
+  async function* createAskingAgent(job: FunctionJob): AsyncGenerator<unknown> {
     yield message(job, 0);
     yield job.interrupt({ run: job.run_id });
   }
-  async function* failing(job: FunctionJob): AsyncGenerator<unknown> {
+  async function* createFailingAgent(job: FunctionJob): AsyncGenerator<unknown> {
     yield message(job, 0);
     throw new Error("It was told to fail");
   }
@@ -53,7 +53,13 @@ export async function serve(storage: Storage, notifications: Told): Promise<Site
     storage,
     // Where leases are waited for.
     ...(storage.single_process ? {} : { worker: { lease_ms: 3_000 } }),
-    executor: fromFunctions({ steps, gated, asking, failing, slow: { agent: slow, timeout_ms: 20 } }),
+    executor: fromFunctions({
+      steps,
+      gated: createGatedAgent,
+      asking: createAskingAgent,
+      failing: createFailingAgent,
+      slow: { agent: slow, timeout_ms: 20 },
+    }),
     public_base_url: "http://127.0.0.1",
     webhooks: {
       delivery: { schedule_ms: [10, 10, 10] },
@@ -133,9 +139,9 @@ export function startLoad(site: Site, clients: number): Load {
 }
 
 /** The acknowledged runs and the notifications at the start of a copy. */
-export interface Known {
+export interface CopyEvidence {
   readonly acknowledged: readonly Acknowledged[];
-  readonly notifications: Told;
+  readonly notifications: NotificationsByRun;
 }
 
 /**
@@ -144,10 +150,10 @@ export interface Known {
  */
 export async function copyUnderLoad(
   site: Site,
-  notifications: Told,
+  notifications: NotificationsByRun,
   count: number,
   copy: (at: number) => Promise<void>,
-): Promise<Known[]> {
+): Promise<CopyEvidence[]> {
   const load = startLoad(site, 6);
   try {
     const { thread_id } = (await site.call<Acknowledged>("POST", "/threads", {})).body;
@@ -165,7 +171,7 @@ export async function copyUnderLoad(
     const every = async (): Promise<boolean> =>
       Object.values((await site.service.metrics()).worker.ended).every((count) => count > 0);
     while (load.acknowledged.length < 40 || !(await every())) await pause(10);
-    const copies: Known[] = [];
+    const copies: CopyEvidence[] = [];
     for (let at = 0; at < count; at++) {
       const acknowledged = [...load.acknowledged, ...requests];
       await copy(at);

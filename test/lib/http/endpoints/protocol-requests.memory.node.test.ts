@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import type { JsonObject } from "../../../../lib/json.ts";
 import { testService } from "../../../suite/kit.ts";
-import { faulty } from "../../../support/faulty.ts";
+import { createFaultyStorage } from "../../../support/faulty.ts";
 import { asker, say } from "./a2a/a2a.harness.ts";
 
 const MCP_HEADERS = { "content-type": "application/json", accept: "application/json, text/event-stream" };
@@ -11,7 +11,7 @@ const createBatch = (count: number): string =>
   JSON.stringify(Array.from({ length: count }, (_, id) => ({ jsonrpc: "2.0", id, method: "tools/list", params: {} })));
 
 it("an MCP batch reads the tools once, and other requests are served between its messages", async () => {
-  const { storage, calls } = faulty();
+  const { storage, calls } = createFaultyStorage();
   await using test = await testService({ storage, agents: { echo: () => "" } });
   for (let n = 0; n < 120; n++) {
     await test.service.assistants.create({ graph_id: "echo", name: `tool ${n}`, metadata: { mcp: { tool: true } } });
@@ -48,7 +48,7 @@ it("an MCP batch has a limit", async () => {
 });
 
 it("ListTasks reads a bounded part of a long conversation for each page, and returns every task once", async () => {
-  const { storage, faults } = faulty();
+  const { storage, faults } = createFaultyStorage();
   let read = 0;
   faults.getCheckpoint = async (call) => {
     const extracted = (await call()) as { values: readonly { data: string | Uint8Array }[] } | null;

@@ -9,7 +9,7 @@ import { loadAllRoutes } from "../../../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../../../lib/json.ts";
 import { serviceInternals } from "../../../../lib/service.ts";
 import { until } from "../../../support/until.ts";
-import { userNamed } from "../../../support/users.ts";
+import { createUser } from "../../../support/users.ts";
 import { AGENT, CALLS, CRON, type ResourceIds } from "../../auth/authorized-calls.ts";
 import { customWorld, owning, type World } from "../../auth/custom-auth.harness.ts";
 
@@ -437,7 +437,7 @@ describe("ids of another tenant", () => {
   /** Returns Bob's resources in process, created for each call as for each request, including calls that only requests have. */
   function nounsOfBob() {
     const { service } = world.it;
-    const user = { ...userNamed("bob"), permissions: PERMISSIONS };
+    const user = { ...createUser("bob"), permissions: PERMISSIONS };
     const { access, authorizeRequest } = serviceInternals(service);
     const { runs, protocol } = authorizeRequest(() => access.user(user)).resources;
     const nouns = service.as({ user });

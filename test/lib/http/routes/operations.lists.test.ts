@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { loadAllRoutes } from "../../../../lib/http/routes/mod.ts";
 import { ConfigError, createService, fromFunctions, ServiceError, type ServiceOptions } from "../../../../lib/mod.ts";
 import { type TestService, testClock, testService } from "../../../suite/kit.ts";
-import { advanceUntil, type Faulty, faulty } from "../../../support/faulty.ts";
+import { advanceUntil, createFaultyStorage, type Faulty } from "../../../support/faulty.ts";
 
 const at = "http://greenroom";
 const ask = { assistant_id: "quick", input: {} };
@@ -37,7 +37,7 @@ const quick = async (): Promise<{ readonly answer: string }> => ({ answer: "quic
 
 /** Creates a storage whose disk can be full. */
 function onDisk(): Faulty & { full: boolean } {
-  const store = { ...faulty(), full: false };
+  const store = { ...createFaultyStorage(), full: false };
   for (const verb of [
     "createRun",
     "createRuns",
@@ -58,7 +58,7 @@ function onDisk(): Faulty & { full: boolean } {
 describe("/ready", () => {
   it("answers 503 while the store refuses writes, and checks once a second at most", async () => {
     const clock = testClock();
-    const { storage, faults, calls } = faulty();
+    const { storage, faults, calls } = createFaultyStorage();
     await using kit = await testService({ storage, agents: { quick }, environment: clock });
     assert.deepEqual(await answer(kit, "/ready"), [200, { ok: true }]);
     await Promise.all(Array.from({ length: 50 }, () => answer(kit, "/ready")));
@@ -80,7 +80,7 @@ describe("/ready", () => {
 
   it("answers 503 when a write has no result for 5 s", async () => {
     const clock = testClock();
-    const { storage, faults, calls } = faulty();
+    const { storage, faults, calls } = createFaultyStorage();
     await using kit = await testService({ storage, agents: { quick }, environment: clock });
     faults.probe = () => new Promise(() => {});
     let response: readonly [number, unknown] | undefined;
@@ -97,7 +97,7 @@ describe("/ready", () => {
 
   it("answers 503, and /ok too, when the worker hangs", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     await using kit = await testService({ storage, agents: { quick }, environment: clock });
     await clock.advance(100);
     const blocked = Promise.withResolvers<void>();
@@ -141,7 +141,7 @@ describe("/metrics", () => {
   });
 
   it("reports that another process executes the runs", async () => {
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     faults.becomeWorker = async () => false;
     await using kit = await testService({ storage, agents: { quick } });
     assert.match(await (await send(kit, "/metrics")).text(), /^greenroom_standby 1$/m);
@@ -222,7 +222,7 @@ describe("a service that is shutting down", () => {
 
   it("aborts open streams, and completes writes that were requested before", async () => {
     const { gated, started } = gate();
-    const { storage, faults, share } = faulty();
+    const { storage, faults, share } = createFaultyStorage();
     const otherStore = share();
     faults.close = async () => {};
     await using kit = await testService({ storage, agents: { gated, quick } });
@@ -300,7 +300,7 @@ describe("a full disk", () => {
 describe("retention", () => {
   it("deletes rows by the configured ages until none is left", async () => {
     const clock = testClock();
-    const { storage, faults } = faulty();
+    const { storage, faults } = createFaultyStorage();
     const queries: unknown[] = [];
     faults.deleteExpired = (_call, args) => {
       queries.push(args[1]);
@@ -328,7 +328,7 @@ describe("retention", () => {
 
 describe("options of worker, limits and retention", () => {
   const findMessages = async (options: object): Promise<readonly string[]> => {
-    const { storage } = faulty();
+    const { storage } = createFaultyStorage();
     const executor = fromFunctions({ quick });
     const error = await createService({ storage, executor, ...options } as ServiceOptions).then(
       (service) => service.stop(0),

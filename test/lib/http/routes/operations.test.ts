@@ -5,7 +5,7 @@ import type { AgentFunction } from "../../../../lib/mod.ts";
 import { serviceInternals } from "../../../../lib/service.ts";
 import type { WebhookTransport } from "../../../../lib/webhooks/options.ts";
 import { keepAlive } from "../../../support/alive.ts";
-import { faulty } from "../../../support/faulty.ts";
+import { createFaultyStorage } from "../../../support/faulty.ts";
 import { until } from "../../../support/until.ts";
 import { type Answer, finding, type Kit, kit, ran, readRunIds } from "./operations.harness.ts";
 
@@ -172,7 +172,7 @@ describe("the attempts of a run", () => {
   keepAlive();
 
   it("are returned with their workers", async () => {
-    const shared = faulty();
+    const shared = createFaultyStorage();
     let started = (): void => {};
     const starts = new Promise<void>((resolve) => {
       started = resolve;

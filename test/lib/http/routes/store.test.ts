@@ -12,7 +12,7 @@ import { serviceInternals } from "../../../../lib/service.ts";
 import type { Visibility } from "../../../../lib/storage/visibility.ts";
 import { createStore } from "../../../../lib/store/mod.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../../../suite/kit.ts";
-import { idleGuards } from "../../../support/guards.ts";
+import { createIdleGuards } from "../../../support/guards.ts";
 import { fake } from "../fake-service.ts";
 
 const I = "/store/items";
@@ -247,7 +247,7 @@ describe("authorization of the store routes", () => {
     const access: Pick<Access, "authorize"> = {
       authorize: async (_caller, event, value) => ({ visibility: may(event, value as Record<string, unknown>), value }),
     };
-    const options = { access, scope: { deployment: "default" }, environment, guards: idleGuards(environment) };
+    const options = { access, scope: { deployment: "default" }, environment, guards: createIdleGuards(environment) };
     const binding = createAuthorizer(options, () => anonymousPrincipal);
     const routes = {
       put: `put ${I}`,

@@ -5,7 +5,7 @@ import { Webhook } from "standardwebhooks";
 import { isObject, type JsonObject } from "../../../../../lib/json.ts";
 import type { WebhookOptions } from "../../../../../lib/webhooks/options.ts";
 import type { OutboundRequest, OutboundResponse } from "../../../../../lib/webhooks/system-transport.ts";
-import { gate } from "../../../../support/gate.ts";
+import { createGate } from "../../../../support/gate.ts";
 import { until } from "../../../../support/until.ts";
 import { customWorld, owning } from "../../../auth/custom-auth.harness.ts";
 import { AGENTS, type Ask, a2aWorld, asker, plain, readState, readTask, say } from "./a2a.harness.ts";
@@ -102,7 +102,7 @@ describe("push notifications of A2A", () => {
 
   it("of A2A 0.3 contain the task, and are retried after a failure of the receiver", async () => {
     const { told: deliveries, webhooks } = receiver(500);
-    const stops = gate();
+    const stops = createGate();
     await using it = await a2aWorld({ agents: { ...AGENTS, stops: stops.agent }, webhooks });
     const response = await it.ask("stops", "message/send", { ...legacySay("Hi"), configuration: { blocking: false } });
     const task = plain(response);
@@ -123,7 +123,7 @@ describe("push notifications of A2A", () => {
 
   it("report the cancellation of queued tasks", async () => {
     const { told: deliveries, webhooks } = receiver();
-    const stops = gate();
+    const stops = createGate();
     await using it = await a2aWorld({ agents: { ...AGENTS, stops: stops.agent }, webhooks });
     const later = { configuration: { returnImmediately: true } };
     const { contextId } = readTask(await it.ask("stops", "SendMessage", say("First", {}, later)));

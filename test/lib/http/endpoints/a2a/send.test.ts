@@ -4,8 +4,8 @@ import { describe, it } from "node:test";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import { type AgentFunction, fromFunctions } from "../../../../../lib/mod.ts";
 import { testClock } from "../../../../suite/mod.ts";
-import { gate } from "../../../../support/gate.ts";
-import { ASKING, CLOSED, shownThread } from "../../../../support/inbox.ts";
+import { createGate } from "../../../../support/gate.ts";
+import { ASKING, CLOSED, readShownThread } from "../../../../support/inbox.ts";
 import { customWorld, owning } from "../../../auth/custom-auth.harness.ts";
 import {
   AGENTS,
@@ -102,7 +102,7 @@ describe("a message of A2A", () => {
   });
 
   it("returns at once with `returnImmediately`, and its stream can be joined", async () => {
-    const stops = gate();
+    const stops = createGate();
     await using it = await a2aWorld({ agents: { slow: stops.agent } });
     for (const [method, params] of [
       ["SendMessage", say("Hi", {}, { configuration: { returnImmediately: true } })],
@@ -257,7 +257,7 @@ describe("an interrupt of an A2A task", () => {
 
 describe("a task of A2A", () => {
   it("can be cancelled while it runs, waits or is interrupted, and not after its end", async () => {
-    const stops = gate();
+    const stops = createGate();
     await using it = await a2aWorld({ agents: { ...AGENTS, slow: stops.agent } });
     const later = { configuration: { returnImmediately: true } };
     const running = readTask(await it.ask("slow", "SendMessage", say("One", {}, later)));
@@ -270,9 +270,9 @@ describe("a task of A2A", () => {
       assert.equal(readCode(await it.ask("slow", "CancelTask", { id })), -32002);
     }
     const task = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
-    assert.deepEqual(await shownThread(it.test.fetch, task.contextId), ASKING);
+    assert.deepEqual(await readShownThread(it.test.fetch, task.contextId), ASKING);
     assert.equal(readState(plain(await it.ask("asks", "CancelTask", { id: task.id }))), "CANCELED");
-    assert.deepEqual(await shownThread(it.test.fetch, task.contextId), CLOSED);
+    assert.deepEqual(await readShownThread(it.test.fetch, task.contextId), CLOSED);
     assert.equal(readCode(await it.ask("asks", "CancelTask", { id: task.id })), -32002);
     assert.equal(readCode(await it.ask("asks", "SendMessage", say("Rome", { taskId: task.id }))), -32004);
     const done = readTask(await it.ask("echo", "SendMessage", say("Hi")));

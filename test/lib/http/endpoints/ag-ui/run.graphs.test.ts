@@ -6,10 +6,17 @@ import { z } from "zod/v3";
 import { langgraph } from "../../../../../adapters/langgraph/mod.ts";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions, type Run } from "../../../../../lib/mod.ts";
-import { createClient, interrupts, KINDS, outcome, readLastContent, types } from "../../../../compat/ag-ui/client.ts";
+import {
+  createClient,
+  findOutcome,
+  KINDS,
+  listInterrupts,
+  listTypes,
+  readLastContent,
+} from "../../../../compat/ag-ui/client.ts";
 import { langchainAgents, ran } from "../../../../compat/ai/agents.ts";
 import { testService } from "../../../../suite/mod.ts";
-import { ASKING, CLOSED, shownThread } from "../../../../support/inbox.ts";
+import { ASKING, CLOSED, readShownThread } from "../../../../support/inbox.ts";
 
 const agents = {
   /** Interrupts twice in sequence. */
@@ -100,7 +107,7 @@ for (const kind of KINDS) {
       const client = createClient(test, "large", kind);
       await client.say("Go");
       assert.deepEqual(
-        types(client).filter((type) => type.startsWith("STATE")),
+        listTypes(client).filter((type) => type.startsWith("STATE")),
         ["STATE_SNAPSHOT", "STATE_DELTA"],
       );
       assert.deepEqual(client.agent.state, { text: "x".repeat(20_000), n: 2 });
@@ -113,7 +120,7 @@ for (const kind of KINDS) {
       await client.run({ runId: "r" });
       const interruptValues: unknown[] = [];
       for (const payload of ["a", "b"]) {
-        const [interrupt] = interrupts(client);
+        const [interrupt] = listInterrupts(client);
         interruptValues.push([interrupt?.message, interrupt?.reason]);
         await client.run({ runId: "r", resume: [{ interruptId: interrupt?.id, status: "resolved", payload }] });
       }
@@ -146,7 +153,7 @@ for (const kind of KINDS) {
       assert.deepEqual(JSON.parse(String(interruptEvent?.value)), { question: "Question 1?", reason: "more" });
       client.agent.pendingInterrupts.length = 0;
       await client.run({ runId: "r", forwardedProps: { command: { resume: "a" } } });
-      assert.equal(interrupts(client)[0]?.message, "Question 2?");
+      assert.equal(listInterrupts(client)[0]?.message, "Question 2?");
     });
 
     it("cancels an approval, or decides each action", async () => {
@@ -161,9 +168,9 @@ for (const kind of KINDS) {
         await client.say("refund");
         ran.length = 0;
         const thread_id = await test.service.threads.idOf(client.agent.threadId);
-        assert.deepEqual(await shownThread(test.fetch, thread_id), ASKING);
-        await client.run({ resume: [{ interruptId: interrupts(client)[0]?.id, ...answer }] });
-        if (done) assert.deepEqual([ran, await shownThread(test.fetch, thread_id)], [done, CLOSED]);
+        assert.deepEqual(await readShownThread(test.fetch, thread_id), ASKING);
+        await client.run({ resume: [{ interruptId: listInterrupts(client)[0]?.id, ...answer }] });
+        if (done) assert.deepEqual([ran, await readShownThread(test.fetch, thread_id)], [done, CLOSED]);
         // The middleware allows no edit of this tool.
         else assert.equal(client.events.at(-1)?.type, "RUN_ERROR");
       }
@@ -174,7 +181,7 @@ for (const kind of KINDS) {
       const client = createClient(test, "told", kind, { initialState: { theme: "dark" } });
       await client.say("Hi");
       assert.deepEqual(JSON.parse(String(readLastContent(client))), {});
-      assert.deepEqual(outcome(client), { type: "success" });
+      assert.deepEqual(findOutcome(client), { type: "success" });
     });
   });
 }

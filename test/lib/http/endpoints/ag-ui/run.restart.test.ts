@@ -4,16 +4,16 @@ import { join } from "node:path";
 import { it } from "node:test";
 import { nodeSqlite } from "../../../../../adapters/sqlite/node.ts";
 import type { FunctionJob } from "../../../../../lib/mod.ts";
-import { createClient, KINDS, types } from "../../../../compat/ag-ui/client.ts";
+import { createClient, KINDS, listTypes } from "../../../../compat/ag-ui/client.ts";
 import { testService } from "../../../../suite/mod.ts";
-import { type Program, start, temporaryFolder, waitForUrl } from "../../../../support/programs.ts";
+import { createTemporaryFolder, type Program, start, waitForUrl } from "../../../../support/programs.ts";
 import { until } from "../../../../support/until.ts";
 
 const serve = (file: string): Program => start("test/compat/ai/serve.ts", [file, "0"], { cwd: "." });
 
 for (const kind of KINDS) {
   it(`a killed server breaks the stream of client ${kind}, which gets the answer with the next run`, async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const file = join(folder.path, "agui.db");
     await using first = serve(file);
     const threadId = crypto.randomUUID();
@@ -43,7 +43,7 @@ for (const kind of KINDS) {
   });
 
   it(`a deploy during a stream is an error for client ${kind}, and the run continues`, async () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     const open = (waits: boolean) => {
       async function* agent({ messages, signal }: FunctionJob) {
         yield `Half of ${messages.length}. `;
@@ -55,7 +55,7 @@ for (const kind of KINDS) {
     const first = await open(true);
     const client = createClient(first, "agent", kind);
     const sending = client.say("Hi");
-    await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
+    await until(() => listTypes(client).includes("TEXT_MESSAGE_CONTENT"));
     await first.service.stop(0);
     await sending;
     assert.equal(client.events.at(-1)?.code, "stopped");

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import { testAccounts, testService } from "../../../../suite/mod.ts";
-import { userNamed } from "../../../../support/users.ts";
+import { createUser } from "../../../../support/users.ts";
 import { customWorld, owning } from "../../../auth/custom-auth.harness.ts";
 
 const CHAT = "01A222DC-A4D1-7404-8B15-D6B91195001F";
@@ -37,7 +37,7 @@ for (const [protocol, requestOf] of Object.entries(SENDERS)) {
       assert.deepEqual([await send("ann", "main", "a1"), await send("bob", "main", "b1")], [200, 200]);
       assert.equal(await send("ann", "main", "a2"), 200);
       const { service } = world.it;
-      const [anns, bobs] = [service.as({ user: userNamed("ann") }), service.as({ user: userNamed("bob") })];
+      const [anns, bobs] = [service.as({ user: createUser("ann") }), service.as({ user: createUser("bob") })];
       const ids = [await anns.threads.idOf("main"), await bobs.threads.idOf("main")];
       for (const id of ids) assert.match(id, UUID_V5);
       assert.notEqual(ids[0], ids[1]);

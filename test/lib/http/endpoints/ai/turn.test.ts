@@ -7,7 +7,7 @@ import { combine, type FunctionJob, fromFunctions } from "../../../../../lib/mod
 import { langchainAgents, ran } from "../../../../compat/ai/agents.ts";
 import { openChat, plain, readChunks } from "../../../../compat/ai/chat.ts";
 import { testService } from "../../../../suite/mod.ts";
-import { ASKING, CLOSED, shownThread } from "../../../../support/inbox.ts";
+import { ASKING, CLOSED, readShownThread } from "../../../../support/inbox.ts";
 import { until } from "../../../../support/until.ts";
 
 const userMessage = (id: string, text: string): JsonObject => ({ id, role: "user", parts: [{ type: "text", text }] });
@@ -148,10 +148,10 @@ describe("a turn of a chat", () => {
     );
     assert.deepEqual([late.status, await late.text()], [409, "The question is not open any more. Reload the chat"]);
     const thread_id = await test.service.threads.idOf("c");
-    assert.deepEqual(await shownThread(test.fetch, thread_id), ASKING);
+    assert.deepEqual(await readShownThread(test.fetch, thread_id), ASKING);
     const bare = await post(test, submit("c", userMessage("bare", "No")));
     assert.match(await bare.text(), /reject/);
-    assert.deepEqual(await shownThread(test.fetch, thread_id), CLOSED);
+    assert.deepEqual(await readShownThread(test.fetch, thread_id), CLOSED);
   });
 
   it("answers 409 to a late text while the interrupt is being answered and afterwards, and starts no run for it", async () => {
@@ -206,11 +206,11 @@ describe("a turn of a chat", () => {
     const stop = async (id: string, agent: string) => {
       const stopped = await test.fetch(`http://localhost/ai/${agent}/chat/${id}/stop`, { method: "POST" });
       assert.equal(stopped.status, 204);
-      assert.deepEqual(await shownThread(test.fetch, await test.service.threads.idOf(id)), CLOSED);
+      assert.deepEqual(await readShownThread(test.fetch, await test.service.threads.idOf(id)), CLOSED);
     };
     const approval = openChat({ id: "approval", agent: "clerk", fetch: test.fetch });
     await approval.sendMessage({ text: "refund" });
-    assert.deepEqual(await shownThread(test.fetch, await test.service.threads.idOf("approval")), ASKING);
+    assert.deepEqual(await readShownThread(test.fetch, await test.service.threads.idOf("approval")), ASKING);
     ran.length = 0;
     await stop("approval", "clerk");
     // The chat continues, and the call that was not approved never runs.
@@ -219,7 +219,7 @@ describe("a turn of a chat", () => {
 
     const question = openChat({ id: "question", agent: "weather", fetch: test.fetch });
     await question.sendMessage({ text: "Weather?" });
-    assert.deepEqual(await shownThread(test.fetch, await test.service.threads.idOf("question")), ASKING);
+    assert.deepEqual(await readShownThread(test.fetch, await test.service.threads.idOf("question")), ASKING);
     const answering = question.sendMessage({ text: "Rome" });
     await until(() => JSON.stringify(question.messages).includes("First"));
     await stop("question", "weather");

@@ -5,11 +5,11 @@ import { langgraph } from "../../../../../adapters/langgraph/mod.ts";
 import { createHandler } from "../../../../../lib/http/handler.ts";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import { fromFunctions, type Service } from "../../../../../lib/mod.ts";
-import { together } from "../../../../compat/mcp/agents.ts";
+import { createParallelGraph } from "../../../../compat/mcp/agents.ts";
 import { keepAlive } from "../../../../support/alive.ts";
-import { gate } from "../../../../support/gate.ts";
-import { CLOSED, shownThread } from "../../../../support/inbox.ts";
-import { processes } from "../../../../support/shared-database.ts";
+import { createGate } from "../../../../support/gate.ts";
+import { CLOSED, readShownThread } from "../../../../support/inbox.ts";
+import { startProcesses } from "../../../../support/shared-database.ts";
 import { customWorld } from "../../../auth/custom-auth.harness.ts";
 import {
   AGENTS,
@@ -196,7 +196,7 @@ describe("an MCP call with elicitation in its response stream", () => {
       ...{ key, message: key },
       requestedSchema: { type: "object", properties: { name: { type: "string" } }, required: ["name"] },
     });
-    const executor = langgraph({ both: together([form("one"), form("two")]) });
+    const executor = langgraph({ both: createParallelGraph([form("one"), form("two")]) });
     await using it = await mcpWorld({ executor });
     const client = await session(it.test.fetch);
     const { questions, result } = await client.callWithQuestions({ name: "both", arguments: {} }, 2);
@@ -287,7 +287,7 @@ describe("an MCP call with elicitation in its response stream", () => {
   });
 
   it("is cancelled only by its client, while it works and while it waits", async () => {
-    const { agent, reached, open, reset } = gate();
+    const { agent, reached, open, reset } = createGate();
     await using it = await mcpWorld({ agents: { ...AGENTS, waits: agent } });
     const client = await session(it.test.fetch);
     const otherSession = await session(it.test.fetch);
@@ -315,7 +315,7 @@ describe("an MCP call with elicitation in its response stream", () => {
     assert.equal(readText(last.result as JsonObject), "The call was cancelled");
     await client.send(yes(question));
     assert.equal((await it.service.runs.list(thread_id)).length, 1);
-    assert.deepEqual(await shownThread(it.test.fetch, thread_id), CLOSED);
+    assert.deepEqual(await readShownThread(it.test.fetch, thread_id), CLOSED);
 
     // A later call in a conversation.
     reset();
@@ -332,8 +332,8 @@ describe("an MCP call with elicitation in its response stream", () => {
 
   for (const mode of ["normal", "lost"] as const)
     it(`accepts the reply and the cancellation at another process; signals: ${mode}`, async () => {
-      const agents = { ...AGENTS, waits: gate().agent };
-      const world = await processes({ mode, concurrency: [1, 0], executor: () => fromFunctions(agents) });
+      const agents = { ...AGENTS, waits: createGate().agent };
+      const world = await startProcesses({ mode, concurrency: [1, 0], executor: () => fromFunctions(agents) });
       const [first, second] = world.services.map((service) => createHandler(service)) as [typeof fetch, typeof fetch];
       const client = await session(first);
       const there = await session(second, { id: client.id });

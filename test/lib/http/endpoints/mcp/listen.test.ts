@@ -5,8 +5,8 @@ import { createHandler } from "../../../../../lib/http/handler.ts";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import { fromFunctions } from "../../../../../lib/mod.ts";
 import { keepAlive } from "../../../../support/alive.ts";
-import { gate } from "../../../../support/gate.ts";
-import { processes } from "../../../../support/shared-database.ts";
+import { createGate } from "../../../../support/gate.ts";
+import { startProcesses } from "../../../../support/shared-database.ts";
 import { customWorld, owning } from "../../../auth/custom-auth.harness.ts";
 import {
   AGENTS,
@@ -178,9 +178,9 @@ describe("an MCP subscription", () => {
 
   for (const mode of ["normal", "lost"] as const)
     it(`reports tasks that another process executes; signals: ${mode}`, async () => {
-      const { agent, reached, open } = gate();
+      const { agent, reached, open } = createGate();
       const executor = () => fromFunctions({ waits: agent });
-      const world = await processes({ mode, concurrency: [1, 0], executor });
+      const world = await startProcesses({ mode, concurrency: [1, 0], executor });
       const [first, second] = world.services.map((service) => createHandler(service)) as [Fetch, Fetch];
       await world.services[0]?.assistants.update("waits", { metadata: { mcp: { task: "always" } } });
       const taskId = await created(asker(first), "waits");

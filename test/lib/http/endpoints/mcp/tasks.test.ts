@@ -5,8 +5,8 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createHandler } from "../../../../../lib/http/handler.ts";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import { fromFunctions } from "../../../../../lib/mod.ts";
-import { ASKING, CLOSED, shownThread } from "../../../../support/inbox.ts";
-import { processes } from "../../../../support/shared-database.ts";
+import { ASKING, CLOSED, readShownThread } from "../../../../support/inbox.ts";
+import { startProcesses } from "../../../../support/shared-database.ts";
 import { until } from "../../../../support/until.ts";
 import { customWorld, owning } from "../../../auth/custom-auth.harness.ts";
 import { AGENTS, type Ask, asker, asksTwice, call, FORMS, mcpWorld, readText, TASKS } from "./mcp.harness.ts";
@@ -165,10 +165,10 @@ describe("an MCP task", () => {
     const asking = (await created(it.ask, "refund")).taskId as string;
     await polled(it.ask, asking, "input_required");
     const { thread_id } = await it.service.runs.get(null, asking);
-    assert.deepEqual(await shownThread(it.test.fetch, thread_id), ASKING);
+    assert.deepEqual(await readShownThread(it.test.fetch, thread_id), ASKING);
     await cancel(asking);
     await polled(it.ask, asking, "cancelled");
-    assert.deepEqual(await shownThread(it.test.fetch, thread_id), CLOSED);
+    assert.deepEqual(await readShownThread(it.test.fetch, thread_id), CLOSED);
     const done = (await created(it.ask, "echo")).taskId as string;
     await polled(it.ask, done, "completed");
     await cancel(done);
@@ -213,7 +213,7 @@ describe("an MCP task", () => {
   });
 
   it("can be read in every process", async () => {
-    const world = await processes({ concurrency: [1, 0] });
+    const world = await startProcesses({ concurrency: [1, 0] });
     const [first, second] = world.services.map((service) => asker(createHandler(service))) as [Ask, Ask];
     await world.services[0]?.assistants.update("count", { metadata: { mcp: { task: "always" } } });
     const taskId = (await created(first, "count")).taskId as string;

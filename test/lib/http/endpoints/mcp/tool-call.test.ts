@@ -5,7 +5,7 @@ import { nodeSqlite } from "../../../../../adapters/sqlite/node.ts";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import type { Storage } from "../../../../../lib/storage/mod.ts";
 import { keepAlive } from "../../../../support/alive.ts";
-import { gate } from "../../../../support/gate.ts";
+import { createGate } from "../../../../support/gate.ts";
 import { until } from "../../../../support/until.ts";
 import { customWorld } from "../../../auth/custom-auth.harness.ts";
 import {
@@ -244,7 +244,7 @@ describe("an MCP tool call", () => {
   });
 
   it("is cancelled when its client of 2026-07-28 disconnects, and by no other", async () => {
-    const { agent, reached, open, reset } = gate();
+    const { agent, reached, open, reset } = createGate();
     await using it = await mcpWorld({ agents: { waits: agent } });
     const hangUp = async (options: object): Promise<string> => {
       const response = await it.test.fetch(createRequest("http://h/mcp", "tools/call", call("waits"), options));
@@ -265,7 +265,7 @@ describe("an MCP tool call", () => {
   });
 
   it("with progress is cancelled when its client disconnects", async () => {
-    const { agent, reached } = gate();
+    const { agent, reached } = createGate();
     await using it = await mcpWorld({ agents: { waits: agent } });
     const options = { ...MODERN, meta: { progressToken: 1 } };
     const response = await it.test.fetch(createRequest("http://h/mcp", "tools/call", call("waits"), options));
@@ -279,7 +279,7 @@ describe("an MCP tool call", () => {
   });
 
   it("reports that the run continues when the server stops", async () => {
-    const { agent, reached } = gate();
+    const { agent, reached } = createGate();
     await using it = await mcpWorld({ agents: { waits: agent } });
     const answer = it.ask("tools/call", call("waits"));
     await reached();
