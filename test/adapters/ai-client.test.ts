@@ -98,7 +98,7 @@ describe("a chat of the AI SDK after kill -9", () => {
       await pendingSend;
       assert.deepEqual([chat.status, chat.error], ["ready", undefined]);
       const texts = (chat.messages.at(-1)?.parts ?? []).flatMap((part) => (part.type === "text" ? [part.text] : []));
-      // Only version 7 can take back what a lost attempt has said.
+      // Only version 7 can remove the text of a lost attempt.
       assert.deepEqual(texts, version === 7 ? ["Begun. Ended."] : ["Begun. ", "Begun. Ended."]);
     });
   }

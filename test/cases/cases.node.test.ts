@@ -160,7 +160,7 @@ describe("a case with a wrong expectation", () => {
   }
 });
 
-/** A change to a file, and what the case that fails for it says. */
+/** A change to a file, and the message of the case that fails for it. */
 const STRANGE: readonly (readonly [file: string, group: string, change: (entry: Entry) => Fields, said: RegExp])[] = [
   ["feedback.json", "cases", () => ({ expect_weather: "fine" }), /unknown field expect_weather/],
   ["feedback.json", "cases", () => ({ auth: "admin" }), /unknown auth admin/],

@@ -1,4 +1,4 @@
-/** List cases of feedback: what the query says must hold of the answer, worked out here from what was stored. */
+/** List cases of feedback: the expected response is computed from the query and the stored records. */
 import assert from "node:assert/strict";
 import { type Fields, isFields, text, UnsupportedCaseError } from "./case.ts";
 import { EXPECTED, expectAnswer, expectStatus, parseBody } from "./expect.ts";

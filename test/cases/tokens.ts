@@ -110,7 +110,7 @@ function parseRecipe(description: string, name: string, now: number): Recipe {
 export const parseNames = (path: string): readonly string[] =>
   [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name as string);
 
-/** Makes one token through the API, in the state that its recipe says; gives its id. */
+/** Creates one token through the API, in the state of its recipe. Returns its id. */
 export async function makeToken(host: Host, run_id: string, name: string, tokenRecipe: Recipe): Promise<string> {
   switch (tokenRecipe.kind) {
     case "minted": {

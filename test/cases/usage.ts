@@ -73,7 +73,7 @@ export function createUsageCases(file: string, of: Fields): readonly Case[] {
   ];
 }
 
-/** Reads a data set. Entries with what is not understood are left out and told as problems. */
+/** Reads a data set. Omits entries that it does not support, and returns them as problems. */
 function readDataset(dataset: Fields): Data {
   const problems: string[] = [];
   for (const name of Object.keys(dataset)) {

@@ -1,4 +1,4 @@
-/** The simulated agent: an executor that does what the run's input tells it, step by step, and well or badly. */
+/** The simulated agent: an executor that follows the script of the run's input, step by step, and can ignore a stop. */
 
 import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor/contract.ts";
 import { createCheckpointId } from "../../lib/executor/job-checkpoints.ts";
@@ -14,7 +14,7 @@ export interface Script {
   /** Names the run in every message it leaves. */
   readonly tag: string;
   readonly steps: readonly Step[];
-  /** The agent goes on when it is told to stop. */
+  /** True: the agent continues after it was told to stop. */
   readonly deaf: boolean;
 }
 

@@ -192,7 +192,7 @@ export class SimulatedNode {
       if (!process.alive) return;
       this.#world.note(`${process.name} goes on`);
       this.#world.scheduler.resume(process);
-      // A machine that wakes has much to do: it may stand still again before it has caught up.
+      // A machine that wakes has much to do: it may stall again before it has caught up.
       if (!this.#world.quiet && this.#dice.chance(0.5)) {
         const again = this.#dice.between(500, 2 * this.#world.plan.lease_ms);
         this.#world.scheduler.at(this.#dice.below(8), process, () => this.pause(again));
@@ -280,7 +280,7 @@ export class SimulatedNode {
     };
   }
 
-  /** Creates the writer's thread of a process: it ends with it, but commits also while the event loop stands still. */
+  /** Creates the writer's thread of a process: it ends with it, but commits also while the event loop is stalled. */
   #thread(process: Process, connection: SqliteConnection): WriterThread {
     const { scheduler, plan } = this.#world;
     const dice = new Dice(plan.seed, `${process.name} thread`);

@@ -14,7 +14,7 @@ export type Fault =
   | "crash"
   /** The process is told to stop, and another one starts. */
   | "terminate"
-  /** The process stands still, often for longer than a lease. */
+  /** The process stalls, often for longer than a lease. */
   | "pause"
   /** Timers and ticks of the event loop come late. */
   | "slow_loop"

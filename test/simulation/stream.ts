@@ -145,7 +145,7 @@ export class Reader {
     return /RunRolledBack|RunDeleted|"rollback"/.test(frame.data);
   }
 
-  /** Records that the server closed the stream. */
+  /** Notes that the server closed the stream. */
   closed(process: Process): void {
     if (this.ended || process.stopping) return;
     const tag = this.#world.oracle.runs.byId.get(this.run_id)?.tag;

@@ -2,7 +2,7 @@
 import { FIRST_EVENT_NUMBER } from "../../lib/storage/rows.ts";
 import type { World } from "./world.ts";
 
-/** The size of an event that says nothing of a run but that it is over. */
+/** The size of an event that contains only the end of a run. */
 const END_SIZE = 30;
 
 /** Returns a condition for the rows that attempts have stored. Other rows say that a run was stopped or deleted. */

@@ -58,7 +58,7 @@ export interface JobIds {
   readonly thread_id: string;
   readonly attempt: number;
   readonly key: string;
-  /** The assistant's version, as its context tells. */
+  /** The assistant's version from its context. */
   readonly version: number;
 }
 
@@ -118,7 +118,7 @@ export async function* agent(job: FunctionJob): AsyncGenerator<unknown> {
     await hold("out");
     yield message("out");
   } catch (error) {
-    // What a careless agent does: it goes on, and what it says then must leave nothing.
+    // A careless agent continues, and its later output must leave nothing.
     const until = Date.now() + zombie_ms;
     for (let n = 0; Date.now() < until; n++) {
       mark("late", token, ids, n);

@@ -1,5 +1,5 @@
 /**
- * The executions' own log: what agents really did, whatever the service says of it. Every process appends whole lines to one
+ * The executions' own log: the real actions of agents, independent of the service. Every process appends whole lines to one
  * file, so that the order of its lines is the order of what happened.
  */
 import { appendFileSync, closeSync, fstatSync, openSync, readSync } from "node:fs";
@@ -35,7 +35,7 @@ export interface Executions {
   reached(key: string, mark: Mark, ms?: number): Promise<Line>;
   /** Says that a process is gone: what it executed has ended there. */
   killed(pid: number): void;
-  /** Says that a process stands still: others may take up what it executes. */
+  /** Notes that a process is paused: others may take over its runs. */
   paused(pid: number): void;
   resumed(pid: number): void;
   close(): void;

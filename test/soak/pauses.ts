@@ -1,4 +1,4 @@
-/** A server that stands still for longer than its lease must neither execute a run twice nor let a second server do so. */
+/** Checks that a server which stalls for longer than its lease neither executes a run twice nor lets a second server do so. */
 import type { Plan } from "./agents.ts";
 import { type Client, connect } from "./client.ts";
 import { createKeyMaker } from "./database.ts";

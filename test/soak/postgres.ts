@@ -127,7 +127,7 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
     }),
     every(options.restart_ms, () =>
       gate.alone(async () => {
-        // Sessions that are refused while it starts must not pass for a failed start: whether it is up, it says itself.
+        // Sessions that are refused while it starts must not pass for a failed start: its own log reports when it is up.
         await fleet.disturbed(async () => {
           await server.restart("immediate").catch(() => {});
           await until("Postgres is up", () => postgresDatabase.rows("select 1").then(Boolean, () => false));

@@ -152,7 +152,7 @@ async function unread(
         took = performance.now();
       });
       took = performance.now() - took;
-      // What is freed late, or kept, shows now.
+      // Memory that is freed late, or kept, is visible now.
       await sleep(1_000);
     });
     report.atLeast(`${name}: readers that never read`, connected, options.readers);

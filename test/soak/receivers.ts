@@ -97,7 +97,7 @@ export async function startReceivers(file?: string): Promise<Receivers> {
     const server = createServer((request, response) => {
       const parts: Buffer[] = [];
       request.on("data", (part: Buffer) => parts.push(part));
-      // What is cut off by the death of its sender was never told.
+      // A request that the death of its sender cut off does not count.
       request.on("error", () => {});
       request.on("end", () => take(request, Buffer.concat(parts).toString(), response));
     });

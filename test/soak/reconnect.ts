@@ -164,7 +164,7 @@ async function streamRun(
   });
   // Resumed streams may show a frame without event or data for a blank line: it carries nothing.
   for await (const frame of stream) if (frame.event) received.push(frame as (typeof received)[number]);
-  // Cut after the end, the SDK comes back: it is told the end again, without an id, instead of nothing.
+  // Cut after the end, the SDK reconnects: it receives the end again, without an id.
   const [before, last] = received.slice(-2);
   if (before?.event === "end" && last?.event === "end" && last.id === undefined) received.pop();
 

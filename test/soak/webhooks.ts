@@ -1,4 +1,4 @@
-/** Runs with webhooks while the server is killed: every end is told, to receivers that fail and hang. */
+/** Runs with webhooks while the server is killed: every end is delivered, to receivers that fail and hang. */
 import { type Answer, Broken, connect } from "./client.ts";
 import { createKeyMaker, inspect } from "./database.ts";
 import { followExecutions } from "./executions.ts";

@@ -3,7 +3,7 @@ import type { Storage, TraceRow } from "../../lib/storage/mod.ts";
 
 const TRACES = { deployment: "traces" };
 
-/** Traces that a test wants: their usage is reported later. */
+/** The traces of a test. Their usage is reported later. */
 export type NewTrace = Omit<TraceRow, "usage">;
 
 /** Stores traces as if their runs had started, been rolled back and left nothing else. A known id keeps its trace. */

@@ -1,4 +1,4 @@
-/** Stands between a client and a server, and breaks their connections when it is told to. */
+/** A proxy between a client and a server that breaks their connections on request. */
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 
 export interface Proxy {

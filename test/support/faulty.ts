@@ -9,7 +9,7 @@ type Verb = (call: () => Promise<unknown>, args: readonly unknown[]) => unknown;
 
 export interface Faulty {
   readonly storage: Storage;
-  /** What to do instead of a verb; `call` is the verb itself. */
+  /** The replacement of an operation; `call` is the operation itself. */
   readonly faults: Partial<Record<keyof Storage, Verb>>;
   /** The number of calls of each operation. */
   readonly calls: Partial<Record<keyof Storage, number>>;
@@ -42,7 +42,7 @@ export function createFaultyStorage(real: Storage = nodeSqlite(":memory:")): Fau
   return { storage, faults, calls, share };
 }
 
-/** From now on no verb is answered: as for a process that was killed. */
+/** Leaves every later operation without a response, as for a process that was killed. */
 export function kill({ faults }: Faulty): void {
   const verbs = [
     "becomeWorker",

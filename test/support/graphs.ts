@@ -118,7 +118,7 @@ const getContent = (message: BaseMessage | undefined): string =>
   typeof message?.content === "string" ? message.content : "";
 const echo = (messages: readonly BaseMessage[]): Reply => ({ text: `You said: ${getContent(messages.at(-1))}` });
 
-/** Asks for a seat; once the tool has answered, says what became of it. */
+/** Creates a tool call for a seat, or after the response of the tool a text with its result. */
 function booking(messages: readonly BaseMessage[]): Reply {
   const last = messages.at(-1);
   return last?.getType() === "tool"

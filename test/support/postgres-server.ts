@@ -31,7 +31,7 @@ export interface TestPostgres {
 export interface StartOptions {
   /** Commits wait for the disk; default true. */
   readonly fsync?: boolean;
-  /** A server of our own, whatever the environment says: the test stops it. */
+  /** True: starts a separate server even if the environment names one, because the test stops it. */
   readonly ownServer?: boolean;
   /** More settings, as `max_connections=20`. */
   readonly settings?: readonly string[];

@@ -62,7 +62,7 @@ export interface Processes {
   readonly happened: readonly Happened[];
   /** What the executing agents do next, in this order: so many frames, or how they end. */
   say(...words: Word[]): void;
-  /** Moves the clock on until the fact holds, and tells for how long; throws when it does not come within `most`. */
+  /** Moves the clock until the condition holds. Returns the elapsed milliseconds; throws after `most`. */
   until(fact: () => unknown, most?: number): Promise<number>;
   /** Moves the clock on. */
   pass(ms: number): Promise<void>;

@@ -1,4 +1,4 @@
-/** What the public kit of `greenroom/testing` says of its clock, accounts, traces and tokens. */
+/** Checks the clock, accounts, traces and tokens of the public kit `greenroom/testing`. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ConfigError } from "../../lib/errors.ts";

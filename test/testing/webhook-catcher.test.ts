@@ -9,7 +9,7 @@ const OTHER = `whsec_${btoa("another secret of 32 characters!")}`;
 const agents = { hello: () => "Hello" };
 const input = { messages: "Hi" };
 
-/** Ends a run that names the catcher, on a service that knows it. */
+/** Ends a run that names the catcher, on a service that is configured with it. */
 async function end(catcher: WebhookCatcher, path = ""): Promise<AsyncDisposable & { readonly run_id: string }> {
   const kit = await testService({ agents, webhooks: catcher.webhooks });
   const { run } = await kit.service.runs.wait(null, { assistant_id: "hello", input, webhook: catcher.url + path });

@@ -180,7 +180,7 @@ describe("langgraph: graphs", () => {
       .addConditionalEdges("look", () => END, ["tell", END])
       .compile();
     const resolve = (specifier: string): Promise<unknown> => {
-      // Which copy of LangGraph runs the graph nobody but the graph knows.
+      // Only the graph determines which copy of LangGraph runs it.
       if (specifier === "@langchain/langgraph") throw new Error("Nothing of LangGraph is needed");
       return copy.load(specifier);
     };

@@ -12,7 +12,7 @@ const RACES = Number(process.env["GREENROOM_RACES"] ?? 30);
 
 const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
 
-/** Both ask when they are told to, and keep everything else that they are told. */
+/** Both interrupt on request, and keep all other messages. */
 const graph = new StateGraph(Log)
   .addNode("ask", ({ log }) => ({ log: log.at(-1) === "ask" ? [JSON.stringify(interrupt("ok?"))] : [] }))
   .addEdge(START, "ask")

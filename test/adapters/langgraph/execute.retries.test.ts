@@ -223,7 +223,7 @@ describe("a later attempt of a LangGraph run", () => {
       assert.equal(events[0]?.mode, "values");
       assert.deepEqual(logs, [...new Set(logs)]);
       assert.equal(logs.at(-1), "in,a,b,c,d");
-      // What nodes had done before is told again, and marked.
+      // Earlier results of nodes are emitted again, with a mark.
       for (const { data } of events.filter(({ mode }) => mode === "updates")) {
         const { __metadata__: mark, ...updates } = data as JsonObject;
         for (const name of Object.keys(updates)) assert.equal(mark === undefined, calls.includes(name), name);

@@ -198,7 +198,7 @@ describe("langgraph: lifecycle frames", () => {
       modes,
     });
     slow.resolve();
-    // The other one is broken off, and says so or nothing.
+    // The other one is aborted, with a frame or without one.
     const [earlier, last] = [formatLifecycle(both.frames).slice(0, 3), formatLifecycle(both.frames).slice(3)];
     assert.deepEqual(earlier, ["n0:A started", "n1:B started", `n0:A failed ${why}`]);
     assert.deepEqual([last.length, last[0]?.startsWith("n1:B failed")], [1, true]);

@@ -1,4 +1,4 @@
-/** Tool calls whose arguments a model streams in pieces, in every mode that shows messages. */
+/** Tool calls whose arguments a model streams in pieces, in every mode that emits messages. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { CallbackManagerForLLMRun } from "@langchain/core/callbacks/manager";

@@ -1,4 +1,4 @@
-/** The events of the thread event protocol that a LangGraph graph shows: their order, their namespaces and their content. */
+/** Checks the events of the thread event protocol that a LangGraph graph emits: their order, their namespaces and their content. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { AIMessage, type BaseMessage, HumanMessage } from "@langchain/core/messages";
@@ -217,7 +217,7 @@ describe("langgraph: protocol events of a whole run", () => {
         assert.ok(usual.length > 1);
         for (const events of ["all", "state"] as const) {
           const same = await frames(events);
-          // Mode `events` shows what callbacks tell, in the order in which they come to it.
+          // Mode `events` emits the events of callbacks, in their order of arrival.
           if (modes.includes("events")) assert.deepEqual(same.toSorted(), usual.toSorted());
           else assert.deepEqual(same, usual);
         }

@@ -181,7 +181,7 @@ describe("two concurrent resume values", () => {
         at.agents.close();
         const thread_id = await at.waiting(agent);
         const [{ id }] = (await at.open(thread_id)) as [JsonObject];
-        // Both wait for the slot of the worker, the new input first: afterwards another interrupt is open.
+        // Both wait for the worker slot, the new input first: afterwards another interrupt is open.
         await at.send("POST", "/runs", { assistant_id: "blocker" });
         await at.send("POST", `/threads/${thread_id}/runs`, { assistant_id: agent, input: { paid: [] } });
         const late = await at.resume(thread_id, agent, attempt % 2 ? "late" : { [id as string]: "late" });

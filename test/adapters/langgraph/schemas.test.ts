@@ -78,7 +78,7 @@ describe("the schemas of a graph", () => {
     const collected = await readSchemas({ messages: Annotation<unknown[]>({ reducer }) });
     assert.deepEqual(readProperties(collected.state_schema), { messages: MESSAGES });
     const { state_schema } = await readSchemas({ messages: Annotation<string>, note: Annotation<string> });
-    // Nothing says that this one is a list.
+    // No declaration marks this one as a list.
     assert.deepEqual(readProperties(state_schema), { messages: {}, note: {} });
   });
 

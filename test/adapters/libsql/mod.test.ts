@@ -43,7 +43,7 @@ async function withDriver(options: LibsqlOptions | string, test: (driver: SqlDri
   }
 }
 
-/** The promise's Error, which shows no secret anywhere. */
+/** Returns the Error of the promise, which must not contain a secret. */
 async function failure(work: () => unknown): Promise<Error> {
   const error = await (async () => await work())().then(
     () => assert.fail("it did not fail"),

@@ -47,7 +47,7 @@ const createFastClock = (times: number): Pick<PostgresOptions, "now" | "timer"> 
   },
 });
 
-/** The promise's Error, which shows no password anywhere. */
+/** Returns the Error of the promise, which must not contain a password. */
 async function failure(work: () => unknown): Promise<Error> {
   const error = await (async () => await work())().then(
     () => assert.fail("it did not fail"),
@@ -64,7 +64,10 @@ async function failure(work: () => unknown): Promise<Error> {
 
 type Meddle = (to: Socket, from: Socket, bytes: Uint8Array) => void;
 
-/** Stands before the server. `onCommit` is told of each COMMIT before it is sent on, and may cut the connection; `onAnswer` of all answers. */
+/**
+ * Creates a proxy in front of the server. `onCommit` is called before a COMMIT is passed on, and may cut the connection; `onAnswer` with each
+ * response.
+ */
 async function proxy(
   url: string,
   onCommit: Meddle = (_client, server, bytes) => void server.write(bytes),

@@ -1,4 +1,4 @@
-/** PGlite, Postgres inside this process, as a host's pool. It has one session: whoever wants it waits for the one before. */
+/** PGlite, Postgres inside this process, as a host's pool. It has one session: each caller waits for the one before. */
 import type { PGlite } from "@electric-sql/pglite";
 import type { PostgresConnection, PostgresPoolOptions } from "../../../adapters/postgres/mod.ts";
 

@@ -50,7 +50,7 @@ for (const [name, open] of Object.entries(openers)) {
       return path;
     };
 
-    /** Start it, and be told of the damage and the remedy; the files stay as they are. */
+    /** Checks that the start fails with the damage and the remedy, and that the files stay unchanged. */
     const assertRefused = async (path: string, message: RegExp): Promise<void> => {
       const files = [path, `${path}-wal`].filter((file) => existsSync(file) && statSync(file).isFile());
       const before = await Promise.all(files.map((file) => readFile(file)));

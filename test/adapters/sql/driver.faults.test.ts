@@ -147,7 +147,7 @@ for (const [name, open] of Object.entries({ ...openers, ...(await createSqliteOp
 
 // ----------------------------------------------------------------- I/O errors
 
-/** A driver whose statements fail as `fault` says; with `ends`, the transaction is gone then, as SQLite does it. */
+/** Creates a driver whose statements fail by `fault`; with `ends`, the transaction is aborted too, as SQLite does it. */
 function faultyDriver(path: string, fault: (sql: string) => "fails" | "ends" | undefined): SqlDriver {
   const connect = (file: string): SqliteConnection => {
     const database = new DatabaseSync(file);

@@ -1,4 +1,4 @@
-/** A database whose disk was full once: the service says so, and notices when there is room again. */
+/** Checks that a service reports a full disk, and recovers once there is room again. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { postgresDriver } from "../../../adapters/postgres/mod.ts";

@@ -34,7 +34,7 @@ export function createThreadedDriver(name: string, open: OpenSqlite): OpenSqlite
     const driver = open(path, writes ? { ...options } : { ...options, writer: "thread", thread });
     // A start alone keeps no process alive.
     if (!writes) alive = setInterval(() => {}, 1_000);
-    // An unhandled rejection would end the process before a test says why.
+    // An unhandled rejection would end the process before a test reports the reason.
     started.promise.catch(() => {});
     return {
       ...driver,

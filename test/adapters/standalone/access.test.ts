@@ -23,7 +23,7 @@ function project(config: object = {}): Folder {
 const serve = (folder: Folder, args: readonly string[] = [], env: Record<string, string> = {}): Program =>
   start("server.ts", ["--port", "0", ...args], { cwd: folder.path, env });
 
-/** A program that ends by itself; its code and what it said. */
+/** Runs a program that ends by itself. Returns its exit code and its output. */
 async function waitForEnd(program: Program): Promise<readonly [code: number | string, output: string]> {
   await using running = program;
   return [await running.ended, running.output()];
@@ -195,7 +195,7 @@ describe("webhooks of the configuration", () => {
     await using program = serve(folder);
     const url = await waitForUrl(program);
     const { thread_id } = await post<{ thread_id: string }>(`${url}/threads`, {});
-    // What is told names an assistant, and so it starts a run there.
+    // The payload of the webhook names an assistant, and so it starts a run there.
     await post(`${url}/runs/wait`, { assistant_id: "echo", webhook: `/threads/${thread_id}/runs/wait` });
     const until = Date.now() + 30_000;
     for (let runs: unknown[] = []; runs.length === 0; ) {

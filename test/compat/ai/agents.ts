@@ -18,7 +18,7 @@ const CALLS: Readonly<Record<string, { readonly name: string; readonly args: obj
   helper: { name: "helper", args: { text: "Deep thought" } },
 };
 
-/** Streams tokens, and calls the tools that the person names. Then it says what they gave. */
+/** Streams tokens, and calls the tools that the input names. Then it streams their results. */
 export class TokenModel extends BaseChatModel {
   _llmType(): string {
     return "fake";

@@ -75,7 +75,7 @@ export function openChat({ agent = "agent", messages = [], ...options }: ChatOpt
   return new Chat({ ...chatOptions, transport, state: new PlainState([...messages]) } as never) as unknown as AnyChat;
 }
 
-/** As JSON shows it: members that are undefined are absent. */
+/** Returns the value after JSON: members that are undefined are absent. */
 export const plain = <Value>(value: Value): Value => JSON.parse(JSON.stringify(value)) as Value;
 
 /** Reads the chunks of a response. */

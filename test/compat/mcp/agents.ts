@@ -31,7 +31,7 @@ const ROOTS: JsonObject = { key: "client_roots", method: "roots/list", params: {
 const titled = (value: string, title: string): JsonObject[] =>
   ["First", "Second", "Third"].map((ordinal, at) => ({ const: `${value}${at + 1}`, title: `${ordinal} ${title}` }));
 
-/** Asks, then says what was answered. */
+/** Creates an agent that interrupts, and then returns the resume value. */
 const createAsker =
   (question: JsonObject | ((state: JsonObject) => JsonObject), reply: (answer: JsonObject) => string): AgentFunction =>
   ({ command, interrupt: ask, state }) => {

@@ -19,7 +19,7 @@ export class Payments {
   readonly #consumed = new Map<string, Set<string>>();
   readonly #gates = new Map<string, PromiseWithResolvers<void>>();
 
-  /** Records that an agent got an answer. Agents start again from their beginning: the same answer counts once. */
+  /** Notes that an agent got an answer. Agents start again from their beginning: the same answer counts once. */
   consume(thread_id: string, question: string, answer: Json): void {
     this.consumed(thread_id, question).add(JSON.stringify(answer));
   }

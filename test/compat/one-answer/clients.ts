@@ -1,4 +1,4 @@
-/** Clients of each protocol that answer the first interrupt of an agent, as often as the test says. */
+/** Clients of each protocol that answer the first interrupt of an agent a given number of times. */
 import assert from "node:assert/strict";
 import { SendMessageRequest, type Task } from "@a2a-js/sdk";
 import { ClientFactory } from "@a2a-js/sdk/client";

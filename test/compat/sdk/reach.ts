@@ -33,7 +33,7 @@ export async function inProcess(handler: Fetch): Promise<Opened> {
           init?.signal?.addEventListener("abort", () => fail(new DOMException("aborted", "AbortError")));
         },
       });
-      // Whoever reads it is told of what went wrong.
+      // The reader receives the error.
       const { readable } = breakable;
       body.pipeTo(breakable.writable).catch(() => {});
       return new Response(readable, { status, headers });

@@ -52,7 +52,7 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
         for (const [n, frame] of whole.slice(0, -1).entries()) {
           assert.deepEqual(await join(frame.id), whole.slice(n + 1));
         }
-        // Whoever has seen the end is told again, by a frame that moves no cursor.
+        // A reader that has received the end gets it again, by a frame that moves no cursor.
         const { id: _id, ...end } = whole.at(-1) as Frame;
         assert.deepEqual(await join(whole.at(-1)?.id), [{ ...end, id: undefined }]);
         assert.deepEqual(await join("999999"), whole);

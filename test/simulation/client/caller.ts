@@ -15,11 +15,11 @@ export interface RequestedRun {
   readonly thread_id: string | null;
   request: RunCreate;
   readonly origin: RunOrigin;
-  /** It was told of this run. */
+  /** The id of the run that a response has returned; null without a response. */
   run_id: string | null;
   /** A try that may have taken effect was not answered. */
   unknown: boolean;
-  /** It was told that there is no such run. */
+  /** True: the request was refused, so there must be no such run. */
   refused: boolean;
 }
 
@@ -30,7 +30,7 @@ export interface Submitted {
   readonly key: string;
   /** Names it in the record. */
   readonly comment: string;
-  /** Ids of the records that it was said to have made. */
+  /** The ids of the created records, by the responses. */
   readonly ids: string[];
   /** A try that may have taken effect was not answered. */
   unknown: boolean;
@@ -41,10 +41,10 @@ export interface Removal {
   readonly covers: (run: RunNote) => boolean;
 }
 
-/** No request takes so long, whatever the store does, while its process does not stand still. */
+/** The maximum time of a request for any storage fault, without the stalls of its process. */
 const ANSWER_MS = 60_000;
 
-/** `again`: nothing was done, and another try may succeed. `unknown`: nobody knows what happened. */
+/** `again`: nothing was done, and another try may succeed. `unknown`: it is not known whether the request took effect. */
 export type Unwilling = "refused" | "again" | "unknown";
 
 const REFUSED = new Set(["bad_request", "not_found", "conflict", "gone", "invalid", "not_built"]);

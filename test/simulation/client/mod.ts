@@ -1,4 +1,4 @@
-/** Simulated clients: what they ask, what they are told, and whether that was the truth. */
+/** Simulated clients: their requests, the responses, and the checks of both. */
 import { GRAPHS } from "../agent.ts";
 import { Dice } from "../random.ts";
 import type { World } from "../world.ts";

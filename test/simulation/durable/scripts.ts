@@ -29,7 +29,7 @@ export function createScript(dice: Dice, tag: string): Script {
       if (kind === "sleep") return { kind, name, ms: dice.pick([10, 1_500, 5_000, 60_000]) };
       if (kind === "wait") return { kind, name, timeout: dice.chance(0.2) ? 20_000 : null };
       if (kind === "ask") return { kind, name };
-      // What is yielded before the first verb belongs to a plain function, which a retry begins anew.
+      // Output before the first durable operation belongs to a plain function, which a retry begins anew.
       if (kind === "yield" && i > 0) return { kind, text: `${name} `, state: dice.chance(0.3) };
       const fails = dice.chance(0.2) ? dice.between(1, 2) : 0;
       return {
@@ -80,7 +80,7 @@ const createTokens = (name: string, count: number): string[] =>
 
 /** What runs in a process, as its world sees it. */
 export interface OutsideEffects {
-  /** A try of a step begins, or has ended; another verb begins. */
+  /** Called when a try of a step or another durable operation begins. */
   began(name: string, at: number, op: number): void;
   ended(name: string): void;
   /** Returns how often a step has failed as its script says. */

@@ -1,4 +1,4 @@
-/** The machines of the simulation of durable functions: services that crash, stand still and lose their store, on a virtual clock. */
+/** The machines of the simulation of durable functions: services that crash, stall and lose their storage, on a virtual clock. */
 import type { SqlDriver } from "../../../adapters/sql/driver.ts";
 import { sqlStorage } from "../../../adapters/sql/mod.ts";
 import { sqliteDriver } from "../../../adapters/sqlite/writer.ts";

@@ -23,7 +23,7 @@ export class Executions {
     this.#failedUntil.set(process, Math.max(until, this.#failedUntil.get(process) ?? 0));
   }
 
-  /** Records that the process does nothing until a time. */
+  /** Notes that the process does nothing until a time. */
   standsStill(process: Process, until: number): void {
     this.#stillUntil.set(process, Math.max(until, this.#stillUntil.get(process) ?? 0));
   }
@@ -132,7 +132,7 @@ export class Executions {
   /** Returns true if another execution may start by this claim. */
   #mayOverlap(execution: Execution, { at, process }: Claim): boolean {
     if (this.#abandoned(execution, at)) return true;
-    // A process knows what it executes, whatever happens to it.
+    // A process always has a list of its own executions.
     if (execution.process === process) return false;
     if (execution.yielding) return true;
     // The slot of a run that is gone is not extended.

@@ -111,7 +111,7 @@ export interface RunNote {
   /** Its frames are stored, and still there. */
   framed: boolean;
   readonly resumable: boolean;
-  /** Its frames have what its executor shows. */
+  /** True: its frames contain the output of its executor. */
   readonly shows: boolean;
   readonly temporary: boolean;
   /** The URL that is notified of its end. */

@@ -282,7 +282,7 @@ export class RunRules {
     const last = run.claims.at(-1);
     if (charged > 0 && was.attempt > 0 && last) {
       const taker = was.status === "running" ? process : (run.requeuedBy ?? process);
-      // A claim that took effect when its lease was over: whoever sent it had stood still since.
+      // A claim that took effect after its lease had expired: its process had stalled.
       const late = last.until <= last.at;
       const lost = late || !last.process.alive || this.executions.mayHaveLost(last.process, last.at, taker);
       const { name } = last.process;

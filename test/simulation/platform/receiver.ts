@@ -26,7 +26,7 @@ type Manner = "takes" | "refuses" | "hangs" | "fails" | "lies";
 export class Receivers {
   /** What came first of each run; every later attempt must be equal to it. */
   readonly bodies: Map<string, string> = new Map();
-  /** Runs whose delivery a process was told to be taken. */
+  /** The runs whose delivery a receiver has accepted. */
   readonly acceptedRunIds: Set<string> = new Set();
   /** The time of the last request or response. */
   progressAt = 0;
@@ -119,7 +119,7 @@ export class Receivers {
           const status = dice.pick([500, 503, 429, 404, 307, dice.chance(0.2) ? 410 : 502]);
           scheduler.at(ms, process, () => answer(status, dice.chance(0.4) ? dice.pick(["2", "soon"]) : null));
         } else if (dice.chance(0.5)) scheduler.at(ms, process, fail);
-        // It has done its work, and says so too late.
+        // It has accepted the request, and responds too late.
         else scheduler.at(world.plan.hooks.timeout_ms + ms, process, () => answer(200));
       });
     });
@@ -165,7 +165,7 @@ export class Receivers {
   }
 }
 
-/** The state is that of the run's end, whatever came after it; a run that leaves none tells none. */
+/** Checks that the payload has the state at the run's end; a run without a state has none. */
 function checkValues(run: RunNote, payload: JsonObject, refuse: (text: string) => void): void {
   if (run.temporary !== !("values" in payload)) refuse("only a run that leaves no state tells none");
   if (run.temporary || run.state.status !== "success") return;

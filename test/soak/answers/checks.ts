@@ -61,7 +61,7 @@ export async function checkTries(report: Report, name: string, { tries, consumed
 const countAccepted = (tries: readonly Try[]): number =>
   tries.flatMap(({ answers }) => answers).filter(({ outcome }) => outcome.kind === "accepted").length;
 
-/** A refusal says that the interrupt is answered, and by which run. */
+/** Finds refusals without the run that answered the interrupt. */
 function findWrongRefusals(attempt: Try): string[] {
   const winner = attempt.answers.find(({ outcome }) => outcome.kind === "accepted")?.outcome;
   const winner_id = winner?.kind === "accepted" ? winner.run_id : null;

@@ -1,4 +1,4 @@
-/** One process of the claims soak: executes runs that do nothing but say so, until it is told to stop. */
+/** One process of the claims soak: executes empty runs and prints each, until it is told to stop. */
 import { openSync, writeSync } from "node:fs";
 import process from "node:process";
 import { postgres } from "../../../adapters/postgres/mod.ts";

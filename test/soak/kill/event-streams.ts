@@ -1,4 +1,4 @@
-/** Readers of thread events: what they saw over all their connections, against what a replay shows after the faults. */
+/** Readers of thread events: the events of all their connections, compared with a replay after the faults. */
 import { Broken, type Client, type Frame } from "../client.ts";
 import type { Inspection } from "../database.ts";
 import { sleep } from "../servers.ts";

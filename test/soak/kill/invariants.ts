@@ -266,7 +266,7 @@ function findOutlived({ facts, lines, heard_ms = 0 }: Evidence, runsById: Readon
   return problems;
 }
 
-/** When the process that executed a run, as far as is known, stood still. */
+/** Returns the pauses of the processes that executed a run, by run. */
 function groupPauses(lines: readonly Line[]): Map<string, Disturbance[]> {
   const executes = new Map<string, number>();
   const still = new Map<number, Disturbance>();

@@ -9,7 +9,7 @@ export const COULD_START: string = `select run_id from runs as r where status = 
   and (select count(*) from runs where status = 'running') < 50`;
 
 const EVERY_MS = 50;
-/** A look that came late, because this process had no time, says nothing about what was in between. */
+/** A late look, because this process had no time, does not show the time in between. */
 const LATE_MS = 250;
 
 export interface Liveness {

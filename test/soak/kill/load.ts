@@ -226,7 +226,7 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
     await submitFeedback(first);
   }
 
-  /** Whoever has followed a run to its end says what it was worth. */
+  /** Submits feedback for a run that a client has followed to its end. */
   async function submitFeedback({ run_id, key, frames }: History): Promise<void> {
     const links = frames.findLast(({ event }) => event === "feedback")?.data;
     if (links === undefined) return;

@@ -4,7 +4,7 @@ import type { Create, Facts } from "./facts.ts";
 
 const AT_ONCE = 16;
 
-/** A run as the API shows it after the faults. */
+/** A run as the API returns it after the faults. */
 export interface RunSeen {
   readonly run_id: string;
   readonly status: string;

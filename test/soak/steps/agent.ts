@@ -1,4 +1,7 @@
-/** The durable function of the soak: the simulation's scripts of verbs, in real time, with a file that each step appends to and syncs. */
+/**
+ * The durable function of the soak: the simulation's scripts of durable operations, in real time, with a file that each step appends to
+ * and syncs.
+ */
 import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from "node:fs";
 import process from "node:process";
 import type { AgentFunction } from "../../../lib/mod.ts";

@@ -1,4 +1,4 @@
-/** Tests of visibility filters: each verb reads and changes only rows that `permits` accepts. */
+/** Tests of visibility filters: each operation reads and changes only rows that `permits` accepts. */
 
 import assert from "node:assert/strict";
 import type { Json, JsonObject } from "../../../lib/json.ts";

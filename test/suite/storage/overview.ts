@@ -1,4 +1,4 @@
-/** Tests of the verbs that look at all runs of a deployment, and at its feedback as a whole. */
+/** Tests of the operations that read all runs of a deployment, and all its feedback. */
 
 import assert from "node:assert/strict";
 import type { FeedbackRow, RunRow, RunSearch, Scope, Storage } from "../../../lib/storage/mod.ts";

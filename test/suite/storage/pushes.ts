@@ -1,4 +1,4 @@
-/** Tests of push configurations: what is told when the runs of a task end. */
+/** Tests of push configurations: the deliveries at the ends of a task's runs. */
 import assert from "node:assert/strict";
 import type { ClaimedRun, DeliveryRow, NewPush, PushRow, Storage } from "../../../lib/storage/mod.ts";
 import {

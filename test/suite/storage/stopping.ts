@@ -24,7 +24,7 @@ import {
   write,
 } from "./material.ts";
 
-/** Thread `t` with everything a run can store: r1 has ended at c1; r2 has answered it, saved c2 and waits in the slot. */
+/** Thread `t` with everything a run can store: r1 has ended at c1; r2 has answered it, saved c2 and holds the thread lock. */
 async function answering(
   storage: Storage,
 ): Promise<{ assistant: Awaited<ReturnType<typeof createAssistant>>; r2: ClaimedRun }> {

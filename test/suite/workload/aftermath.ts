@@ -21,7 +21,7 @@ export function createBareCheckpoint(checkpoint_id: string, created_at: number):
 export interface Aftermath {
   readonly scope: Scope;
   readonly history: History;
-  /** A time when every lease and slot has expired. */
+  /** A time at which every lease and thread lock has expired. */
   readonly now: number;
   readonly assistant_revision: number;
 }

@@ -13,9 +13,9 @@ export interface Attempt {
   readonly answered: number;
   /** The time at which the last accepted write was sent. */
   accepted: number;
-  /** The clock time when its slot expires, unless it is released before. */
+  /** The clock time at which its thread lock expires, unless it is released before. */
   slot_until: number;
-  /** The time at which it first sent a request that releases its slot: an end, a requeue or a release. */
+  /** The time at which it first sent a request that releases its thread lock: an end, a requeue or a release. */
   release_sent: number;
   requeued: boolean;
   /** Its worker has received the signal that the run was rolled back. */
@@ -145,7 +145,7 @@ export class History {
     return (this.#threadsDeleted.get(thread_id) ?? []).some(({ sentAt, answered }) => answered > from && sentAt < to);
   }
 
-  /** Checks that attempts on one thread never overlap: each starts after the slot of the one before is free. */
+  /** Checks that attempts on one thread never overlap: each starts after the thread lock of the one before is released. */
   checkExclusion(): void {
     for (const inOrder of groupBy(this.attempts, ({ lease }) => lease.thread_id).values()) {
       for (const [i, attempt] of inOrder.entries()) {
@@ -167,7 +167,7 @@ export class History {
   #overlap(attempt: Attempt, next: Attempt, all: readonly Attempt[]): string | null {
     const { run_id, thread_id } = attempt.lease;
     if (attempt.accepted >= next.answered) return `${run_id} wrote after`;
-    // A third attempt, with a later clock, may have taken over the expired slot and released it.
+    // A third attempt, with a later clock, may have taken over the expired thread lock and released it.
     const expired = all.some(({ now, sentAt }) => attempt.slot_until <= now && sentAt < next.answered);
     const free = attempt.release_sent < next.answered || expired;
     return free || this.#threadGone(thread_id, attempt.sentAt, next.answered) ? null : `${run_id} had the slot when`;

@@ -91,7 +91,7 @@ const get = async <Value>(site: Site, path: string): Promise<Value> => {
   return body;
 };
 
-/** Resolves when nothing is left to be executed or told; runs that are to start later do not count. */
+/** Resolves once no run and no webhook is pending; runs that start later do not count. */
 async function waitUntilIdle(ask: Ask): Promise<void> {
   const until = Date.now() + 60_000;
   const countPending = async (): Promise<number> => {

@@ -1,4 +1,4 @@
-/** A service under load in this process, and what its clients were told. */
+/** A service under load in this process, and the responses and webhooks that its clients received. */
 
 import { createHandler, type Handler } from "../../../../lib/http/handler.ts";
 import { createService, type FunctionJob, fromFunctions, type JsonObject, type Service } from "../../../../lib/mod.ts";
