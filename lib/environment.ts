@@ -120,6 +120,10 @@ export function createTickBudget(environment: Pick<Environment, "defer">, limit:
   let spentCost = 0;
   let scheduled = false;
 
+  /**
+   * Schedules the next tick, unless one is scheduled. It resets the spent cost and lets the waiting ones in, as far as the limit
+   * allows.
+   */
   function schedule(): void {
     if (scheduled) return;
     scheduled = true;
@@ -136,6 +140,7 @@ export function createTickBudget(environment: Pick<Environment, "defer">, limit:
     });
   }
 
+  /** Adds the cost. From half of the limit on, the next tick is scheduled to reset it. */
   function spend(cost: number): void {
     spentCost += cost;
     // A call of `defer` in every tick would cost more than most work.
@@ -221,6 +226,7 @@ export function createSemaphore(limit: number): WeightedSemaphore {
   const waiting: { readonly size: number; readonly resume: () => void }[] = [];
   let usedSize = 0;
 
+  /** Lets waiting ones in, in order, while they fit. One that is larger than the limit gets in when nothing else is. */
   function admit(): void {
     for (let next = waiting[0]; next && (usedSize === 0 || usedSize + next.size <= limit); next = waiting[0]) {
       waiting.shift();

@@ -55,6 +55,7 @@ export function copyPlainJson(value: unknown, depth = 0): Json | undefined {
 const copyMember = (item: unknown, depth: number): Json | undefined =>
   item === null ? null : copyPlainJson(item, depth + 1);
 
+/** Returns undefined if an element is no JSON. */
 function copyList(list: readonly unknown[], depth: number): Json[] | undefined {
   const copies: Json[] = [];
   for (const item of list) {
@@ -65,6 +66,7 @@ function copyList(list: readonly unknown[], depth: number): Json[] | undefined {
   return copies;
 }
 
+/** Returns undefined for what is no plain object, or if a member is no JSON. Omits undefined members. */
 function copyObject(value: object, depth: number): JsonObject | undefined {
   if (Object.getPrototypeOf(value) !== Object.prototype || "toJSON" in value) return undefined;
   const copies: JsonObject = {};
@@ -127,6 +129,7 @@ export function parseFirstItem(text: string): Json | undefined {
   return tryParse(closedText) ?? tryParse(text.slice(1, whole) + completeClosers);
 }
 
+/** Returns undefined for invalid JSON. */
 function tryParse(text: string): Json | undefined {
   try {
     return JSON.parse(text) as Json;

@@ -176,6 +176,7 @@ export const DEFAULTS: {
 /** The sections that have defaults, completed. */
 export type Settings = typeof DEFAULTS;
 
+/** Returns the settings with the defaults for missing members. */
 export const resolveSettings = (options: ServiceOptions): Settings =>
   Object.fromEntries(
     Object.entries(DEFAULTS).map(([key, defaults]) => [key, withDefaults(defaults, options[key as keyof Settings])]),
@@ -359,6 +360,7 @@ function findOptionProblems(options: ServiceOptions): string[] {
   return problems;
 }
 
+/** Returns what is wrong with custom authentication; empty if nothing is. */
 function findCustomAuthProblems({ mode, custom, merge_filter_on_create }: AuthOptions): readonly string[] {
   if (custom !== undefined) {
     const modeProblems =

@@ -240,6 +240,7 @@ interface AuthParts {
   readonly customHandlers: CustomHandlers | null;
 }
 
+/** Creates the access of callers and the operations on accounts. The default mode is `custom` with handlers, else `none`. */
 function createAuth(
   { auth = {} }: ServiceOptions,
   { identity, environment, deployment, calls, customHandlers }: AuthParts,
@@ -291,6 +292,10 @@ function createReports(
     }),
     healthy,
     services: () => ({ worker: { ok: healthy() }, database: { ok: !calls.closed && health.problem() === null } }),
+    /**
+     * Returns whether the service can do its work: it is not stopping, can execute runs, and the storage takes a write, which is
+     * tried. Does not throw.
+     */
     async ready(): Promise<Readiness> {
       if (calls.stopping) return { ok: false, detail: STOPPING };
       if (!worker.isHealthy()) return { ok: false, detail: "The worker can execute no run any more" };
@@ -298,6 +303,7 @@ function createReports(
       if (problem !== null) return { ok: false, detail: problem };
       return await probeWrite();
     },
+    /** Returns the counters of this process and the runs of the deployment, which are counted now. May take the worker lock. */
     async metrics(): Promise<Metrics> {
       const now = environment.now();
       const { oldest_due, ...runs } = await storage.countActiveRuns(scope, now);
@@ -316,6 +322,7 @@ function createReports(
   return {
     ...reports,
     ...calls.track<Pick<Service, "report">>({
+      /** Returns a report of the server and its settings without secrets. Throws `permission_missing`. */
       async report(by) {
         requireOrganizationPermission(by, "organization:manage");
         const [info, ready, metrics] = await Promise.all([reports.info(), reports.ready(), reports.metrics()]);
@@ -339,6 +346,10 @@ function createStop(
 ): Service["stop"] {
   let stopped: Promise<void> | undefined;
 
+  /**
+   * Stops everything in order: claims and crons first, then webhooks, streams and calls in progress, each for a limited time, and
+   * the storage last.
+   */
   async function stop(grace_ms: number): Promise<void> {
     calls.stopping = true;
     const jobs = stopJobs();

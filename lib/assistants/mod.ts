@@ -132,6 +132,7 @@ export interface AssistantOptions {
 /** The maximum number of cached assistants. */
 const CACHE_SIZE = 1_000;
 
+/** Creates the internal resource of assistants. `findId` returns null for an unknown graph, and any UUID without a check. */
 export function createAssistants(options: AssistantOptions): InternalAssistants {
   const lookup = createLookup(options);
   return {
@@ -172,6 +173,7 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     return id.toLowerCase();
   }
 
+  /** Returns true if the id is that of a graph or of its default assistant. */
   async function isDefault(id: string): Promise<boolean> {
     const assistant_id = await resolveId(id);
     return (await Promise.all([...graphs.keys()].map(resolveId))).includes(assistant_id);
@@ -244,6 +246,7 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
   return { graphs, resolveId, isDefault, wasDefault, read, resolve, getCached };
 }
 
+/** Creates the operations that read assistants. Reads of an unknown one throw `not_found`; searches are empty. */
 function createReadOperations(
   { storage }: AssistantOptions,
   { resolveId, read }: Lookup,
@@ -280,6 +283,7 @@ function createWriteOperations(
   return {
     /** Creates the default assistant of each graph that has none, and updates the descriptions of the others. */
     async ensureDefaults() {
+      /** Creates the default assistant of the graph, unless it exists: then only its description is updated. */
       const ensure = async (graph_id: string): Promise<void> => {
         const assistant_id = await resolveId(graph_id);
         const existing = await storage.getAssistant(deploymentScope, assistant_id);
@@ -382,10 +386,15 @@ function createWriteOperations(
   };
 }
 
+/**
+ * Creates the operations that describe the graph of an assistant. They throw `not_found` for an unknown assistant, and for one
+ * whose graph this deployment does not have.
+ */
 function createGraphOperations(
   { executor }: AssistantOptions,
   { graphs, read }: Lookup,
 ): Pick<InternalAssistants, "graph" | "schemas" | "subgraphs"> {
+  /** Returns how the states of a graph are read. Throws `not_found` if this deployment does not have it. */
   function requireGraphState(graph_id: string): GraphState {
     if (!graphs.has(graph_id)) throw notFoundError("graph", graph_id);
     return executor.state?.(graph_id) ?? recordedGraphState;

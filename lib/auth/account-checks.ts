@@ -37,6 +37,7 @@ export function requireRow<Row>(row: Row | null | undefined, kindLabel: string, 
 export const nextCreationTime = (rows: readonly { readonly created_at: number }[], now: number): number =>
   Math.max(now, ...rows.map(({ created_at }) => created_at + 1));
 
+/** Returns the written row. Throws `already_exists` for a taken name, and `not_found` that names the parent. */
 export function requireWrittenRow<Row>(
   result: IdentityWriteResult<Row>,
   kindLabel: string,
@@ -94,6 +95,7 @@ export function refuseOrganizationPermissions(permissions: readonly Permission[]
   }
 }
 
+/** Returns the problems of members that a key of this kind must or must not have; empty if there are none. */
 function findKindProblems({ kind, user, workspaces, permissions }: Partial<KeyCreate>): string[] {
   if (kind === "sk") return user === undefined ? [] : ["user: a service key has none"];
   if (kind !== "pt") return [`kind: ${JSON.stringify(kind)} must be pt or sk`];
@@ -104,6 +106,7 @@ function findKindProblems({ kind, user, workspaces, permissions }: Partial<KeyCr
   ];
 }
 
+/** Returns why the time is no future time; empty if it is one. */
 function findExpiryProblems(expires_at: number, now: number): string[] {
   if (!Number.isInteger(expires_at) || expires_at > MAX_TIME_MS)
     return ["expires_at: must be whole milliseconds since 1970"];

@@ -101,6 +101,7 @@ const SHORT_FORM_ATTEMPTS = 20;
 /** Draws in total. Only with millions of keys is every drawn short form taken. */
 const MAX_KEY_ATTEMPTS = 40;
 
+/** Creates the operations on accounts for the host. They check no permissions. */
 export function createAccountOperations(options: Required<AccountOptions>): Accounts {
   const context: AccountContext = { ...options, find: createLookup(options.identity, options.environment) };
   return {
@@ -238,6 +239,7 @@ function createKeyOperations({
       return identity.listKeys({ organization_id: await resolveOrganizationId(organization_id) });
     },
 
+    /** Revokes a key and returns it. A revoked key keeps its first time. Throws `not_found`. */
     async revokeKey(key, organization_id) {
       const row = await identity.revokeKey(await resolveOrganizationId(organization_id), key, environment.now());
       return requireRow(row, "API key", key);
@@ -269,6 +271,7 @@ function createWorkspaceOperations({
       return row;
     },
 
+    /** Renames a workspace. Throws `invalid`, `already_exists` or `not_found`. */
     async renameWorkspace(workspace, name) {
       validateName("Workspace", name);
       const { id } = await requireWorkspace(workspace);
@@ -280,6 +283,7 @@ function createWorkspaceOperations({
       );
     },
 
+    /** Marks a workspace and its projects as deleted, and returns it. Throws `not_found`. */
     async deleteWorkspace(workspace) {
       const row = await identity.deleteUnit("workspace", (await requireWorkspace(workspace)).id, environment.now());
       return requireRow(row, "Workspace", workspace);
@@ -310,12 +314,14 @@ function createProjectOperations({
       return requireWrittenRow(await identity.createUnit("project", row), "Project", name, `Workspace ${workspace_id}`);
     },
 
+    /** Renames a project. Throws `invalid`, `already_exists` or `not_found`. */
     async renameProject(project, name, workspace) {
       validateName("Project", name);
       const { id } = await requireProject(project, workspace);
       return requireWrittenRow(await identity.renameUnit("project", id, name), "Project", name, `Project ${project}`);
     },
 
+    /** Marks a project as deleted, and returns it. Throws `not_found`. */
     async deleteProject(project, workspace) {
       const row = await identity.deleteUnit(
         "project",
@@ -405,6 +411,7 @@ function createAgentOperations({
     },
     shareAgent: (name) => changeAgent(name, { shared: true }),
     unshareAgent: (name) => changeAgent(name, { shared: false }),
+    /** Makes the user the owner of the agent. Throws `not_found` for either. */
     async transferAgent(name, user) {
       const { id } = await requireUser(user);
       return changeAgent(name, { owner_user_id: id });

@@ -112,6 +112,7 @@ export function createRequestAuthorizer(options: AuthorizerOptions, caller: Auth
   const authorizer = createAuthorizer(options, caller, (grant) => {
     latestGrant = grant;
   });
+  /** Keeps the grant for the guard of the response. Returns one without the check of a revocation, for the call itself. */
   const moveGrantToResponse = ({ scope, findRevocation }: AccessGrant): AccessGrant => {
     readerGrant = { scope, ...(findRevocation ? { findRevocation } : {}) };
     return { scope };

@@ -123,6 +123,7 @@ function createKeyLookup({
 }: AccessOptions): (key: string) => Promise<Caller | null> {
   const touchTimes = new Map<string, number>();
 
+  /** Stores that the key was used, at most once in an interval. Does not wait; a failure is logged. */
   function touch(id: string, last_used_at: number | null): void {
     const now = environment.now();
     if (now - Math.max(touchTimes.get(id) ?? 0, last_used_at ?? 0) < KEY_TOUCH_INTERVAL_MS) return;
@@ -133,6 +134,7 @@ function createKeyLookup({
     });
   }
 
+  /** Returns the caller of a key; null for an unknown, revoked or expired one. Notes that the key was used. */
   async function findCaller(key: string): Promise<Caller | null> {
     // A wrong checksum saves the query.
     if (!identity.any_keys && !(await hasValidChecksum(key, key_prefix))) return null;
@@ -152,6 +154,10 @@ function createUserIdLookup({ identity, environment, deployment }: AccessOptions
   const { workspace_id } = deployment;
   const users = new Map<string, { readonly id: Promise<string>; readonly until: number }>();
 
+  /**
+   * Returns the id of the user, which is created when it is missing. Caches it for a while by identity and email; a failed call
+   * is not cached.
+   */
   async function ensureUserId(user: AuthUser): Promise<string> {
     const email = typeof user.email === "string" ? { email: user.email } : {};
     const key = JSON.stringify([user.identity, email]);

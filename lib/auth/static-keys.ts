@@ -57,6 +57,7 @@ export function staticIdentity(options: StaticIdentityOptions): IdentityStore {
   };
 }
 
+/** Returns what is wrong with a key of the options; empty if nothing is. Does not name the key. */
 function findKeyProblems(
   { key, permissions = [], workspaces: workspace_ids = [], user }: StaticKey,
   workspaces: Required<StaticIdentityOptions>["workspaces"],

@@ -113,6 +113,7 @@ function withShortKeys(keys: StaticIdentityOptions["keys"]): readonly (StaticKey
 
 export type IdentityMethods = Omit<IdentityStore, "any_keys">;
 
+/** Rejects with `static_accounts`: the accounts can only be changed in the options. */
 const rejectStaticAccounts = async (): Promise<never> => {
   throw new ServiceError(
     "static_accounts",
@@ -141,11 +142,16 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
   return {
     ...REJECTED_METHODS,
 
+    /** Returns the first workspace and its oldest project. Creates nothing. */
     async ensureDefaults() {
       const { organization, workspaces, projects } = await ready;
       const workspace = [...workspaces.values()][0] as WorkspaceRow;
       return { organization, workspace, project: listProjects(projects, workspace.id)[0] as ProjectRow };
     },
+    /**
+     * Keeps the row of the deployment in memory. An existing one keeps its owner. `parent_not_found` for an unknown owner,
+     * workspace or project.
+     */
     async registerDeployment({ owner_user_id = null, shared = false, ...placement }, now) {
       const rows = await ready;
       const { name } = placement;
@@ -162,6 +168,7 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
     async getDeployment(name) {
       return deployments.get(name) ?? null;
     },
+    /** Changes the row in memory. Returns null for an unknown deployment or owner. */
     async updateDeployment(name, { owner_user_id, shared }) {
       const { users } = await ready;
       const row = deployments.get(name);
@@ -186,11 +193,13 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
         projects: [...projects.values()],
       };
     },
+    /** Notes the time in memory, at most once in an interval. Does nothing for an unknown key. */
     async touchKey(id, now) {
       const { keys } = await ready;
       const key = keys.get(id);
       if (key && (key.last_used_at ?? 0) <= now - KEY_TOUCH_INTERVAL_MS) keys.set(id, { ...key, last_used_at: now });
     },
+    /** Revokes the key until the process ends. Returns null for an unknown one. */
     async revokeKey(organization_id, key, now) {
       const { organization, keys } = await ready;
       const row = [...keys.values()].find(({ id, short_key }) => id === key || short_key === key);
@@ -216,6 +225,7 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       const { users } = await ready;
       return users.get(user) ?? [...users.values()].find(({ email }) => email === user) ?? null;
     },
+    /** Returns the derived id of the user, and keeps its row in memory. An email that another user has is not taken over. */
     async ensureUser({ workspace_id, identity, email }, now) {
       const { users } = await ready;
       const id = await deriveId("user", workspace_id, identity);
@@ -230,6 +240,7 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       const { memberships } = await ready;
       return memberships.filter((row) => row.subject_id === subject_id).sort(compareBy("scope_id"));
     },
+    /** Returns the names of the known ids; unknown ones are missing. */
     async readNames(entityIds) {
       const { workspaces, projects, users } = await ready;
       const pick = <Row, Name>(rows: Map<string, Row>, ids: readonly string[] = [], name: (row: Row) => Name) =>

@@ -156,6 +156,7 @@ class CronFiringHandler implements FiringHandler {
     return result.kind;
   }
 
+  /** Returns true if the cron is still enabled and as it was read. */
   async #isUnchanged({ cron_id, revision }: CronRow, next_run_date: number): Promise<boolean> {
     const row = await this.#options.storage.getCron(this.#options.scope, cron_id);
     return row?.enabled === true && row.revision === revision && row.next_run_date === next_run_date;

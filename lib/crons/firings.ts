@@ -91,6 +91,7 @@ export function createCronFirings({
   runs,
   max_failures,
 }: CronFiringOptions): InternalResource<CronFirings> {
+  /** Returns the newest firings of a cron. The run of one is null if it is deleted or the caller may not see it. */
   async function listFirings(scope: Scope, cron_id: string): Promise<readonly Firing[]> {
     const firings = await storage.listCronFirings(deploymentScope, cron_id, { limit: MAX_LISTED_FIRINGS, offset: 0 });
     const runs = await Promise.all(
@@ -108,6 +109,7 @@ export function createCronFirings({
   }
 
   return {
+    /** Returns the next fire times of a schedule, without a cron; fewer or none if it ends before. Throws `invalid`. */
     async preview(_scope, { schedule, timezone = null, end_time, limit = DEFAULT_PREVIEW_COUNT }) {
       const timing = {
         ...{ schedule, timezone },
@@ -117,6 +119,7 @@ export function createCronFirings({
       return { next: await listFireTimes(timing, environment.now(), limit) };
     },
 
+    /** Returns the state, the next fire times and the newest firings of a cron. Throws `not_found`. */
     async inspect(scope, cron_id) {
       const cron = await requireCron(storage, scope, cron_id);
       const { enabled, failures, metadata } = cron;

@@ -48,6 +48,7 @@ class PollingCronScheduler implements CronScheduler {
     this.#startPoll();
   }
 
+  /** Polls at this time, unless a poll is due before it. */
   wakeAt(time: number): void {
     if (this.#polling) this.#requestedAt = Math.min(this.#requestedAt, time);
     else if (time < this.#timerAt) this.#schedule(time);
@@ -57,12 +58,14 @@ class PollingCronScheduler implements CronScheduler {
     return { ...this.#counters, skipped: { ...this.#counters.skipped } };
   }
 
+  /** Stops the polls and waits for the running one, for a limited time. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     this.#cancelTimer();
     if (this.#polling) await withTimeout(this.#options.environment, STOP_TIMEOUT_MS, this.#polling, undefined);
   }
 
+  /** Starts a poll, which takes over all requested times. */
   #startPoll(): void {
     this.#requestedAt = Number.POSITIVE_INFINITY;
     this.#polling = this.#poll();

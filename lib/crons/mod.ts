@@ -175,6 +175,7 @@ export function createCrons(options: CronOptions): InternalCrons {
       if (!(await storage.deleteCron(scope, cron_id.toLowerCase()))) throw cronNotFoundError(cron_id);
     },
 
+    /** Returns a page of crons; empty for an unknown assistant. */
     async search(scope, query = {}) {
       const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...conditions } = query;
       const filter = await resolveQuery(conditions);
@@ -184,6 +185,7 @@ export function createCrons(options: CronOptions): InternalCrons {
       return { items: rows.map(toCron), total, next: offset + limit < total ? offset + limit : null };
     },
 
+    /** Counts the crons that match; 0 for an unknown assistant. */
     async count(scope, query = {}) {
       const filter = await resolveQuery(query);
       if (!filter) return 0;

@@ -73,6 +73,7 @@ function createCalculator(fields: string, timezone: string): (after: number) => 
   return (after) => cron.nextRun(new Date(after))?.getTime() ?? null;
 }
 
+/** Returns true if the runtime knows the time zone. */
 function isTimeZone(fields: string, timezone: string): boolean {
   try {
     return createCalculator(fields, timezone)(0) !== null;

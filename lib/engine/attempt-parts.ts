@@ -176,6 +176,7 @@ function createOutput(
   return new OutputBuffer({
     ...{ claimed, runLog, barrier, counters: slot.counters },
     hasEventReaders: () => logs.isWatched(thread_id) || (recorded === "all" && storage.multi_process === true),
+    /** Publishes the events for subscribers of the thread in this process. Does nothing if there are none. */
     publishEvents(before, list) {
       if (!logs.isWatched(thread_id)) return;
       const published = list.map((event) => ({ ...event, run_id }));

@@ -278,6 +278,7 @@ class RunAttempt implements Attempt, AttemptControl {
     this.stop("cancelled");
   }
 
+  /** Stops the attempt because its lease is lost, unless its end is being stored: the response to that reveals a lost lease. */
   onLeaseLost(): void {
     // The response to the end that is being stored reveals a lost lease.
     if (!this.#state.isEnding) this.stop("lease_lost");
@@ -338,6 +339,7 @@ class RunAttempt implements Attempt, AttemptControl {
     this.#parts.progress.scheduleSave();
   }
 
+  /** Saves what the executor has emitted. Resolves after a limit at the latest, and also if the save fails. */
   async flushEmitted(): Promise<void> {
     const flushing = this.#flush().catch(() => {});
     await withTimeout(this.#parts.options.environment, MAX_FLUSH_MS, flushing, undefined);

@@ -261,6 +261,7 @@ export class Claims {
     }
   }
 
+  /** Stops claiming and cancels the retry. Tells other workers that runs may wait. */
   stop(): void {
     this.#announceBacklog();
     this.#cancelRetry();
@@ -318,6 +319,7 @@ export class Claims {
     return storage.claimRun(scope, this.#createRequest(now));
   }
 
+  /** Schedules another claim and notes that runs may wait. Replaces an earlier schedule. */
   #retryLater(): void {
     this.#hasBacklog = true;
     this.#cancelRetry();

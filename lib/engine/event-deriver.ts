@@ -20,6 +20,10 @@ export class EventDeriver {
     this.#blocks = all ? new ContentBlocks() : null;
   }
 
+  /**
+   * Returns the events that clients derive from the executor's event; none if the run does not record all events, except for
+   * states.
+   */
   derive(event: ExecutorEvent): YieldedEvent[] {
     if (event.type === "state") return this.#deriveFromState(event);
     return event.type === "stream" && this.#derivesAll ? this.#deriveFromStream(event) : [];

@@ -190,6 +190,7 @@ export class EventRecorder {
     this.#record({ method, namespace: [], data }, isEnd);
   }
 
+  /** Encodes the event with the time and records it. `isEnd` marks the last event of the run. */
   #record(event: NewEvent, isEnd = false): void {
     const { record, environment } = this.#options;
     record(encodeEvent(event, environment.now()), isEnd);

@@ -105,6 +105,9 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
     });
   }
 
+  /**
+   * Logs the record. During an outage each message is logged once, and the first one schedules probes. Counts what is omitted.
+   */
   const log: Environment["log"] = (record) => {
     const { message, error } = record;
     if (logged.has(message) && error !== undefined) {
@@ -153,6 +156,10 @@ export interface ClaimHealth {
 
 const UNHEALTHY_MS = 10_000;
 
+/**
+ * Creates the record of how claims go. `call` runs a claim and returns undefined if it fails, which is logged. The worker is
+ * unhealthy if claims fail or hang for long, or none was tried for `longest_poll_ms`; an outage of the storage does not count.
+ */
 export function createClaimHealth(environment: Environment): ClaimHealth {
   let failingSince: number | null = null;
   // An outage does not count, because a restart of this process would not help.

@@ -88,11 +88,13 @@ export class Heartbeat {
     });
   }
 
+  /** Stops the renewals. The lease stays until it expires. */
   stop(): void {
     this.#isStopped = true;
     this.#cancelTimer();
   }
 
+  /** Schedules the next renewal in place of an earlier one. */
   #schedule(ms: number): void {
     this.#cancelTimer();
     this.#cancelTimer = this.#options.environment.timer(Math.max(0, ms), () => void this.renew());
@@ -132,6 +134,7 @@ export class Heartbeat {
     else this.#schedule(lease_ms / 20);
   }
 
+  /** Stops the renewals and reports the lost lease. */
   #lose(): void {
     this.stop();
     this.#options.onLost();
@@ -254,12 +257,16 @@ export function createLeaseGuard(
     cancel();
   }
 
+  /** Removes the claim and wakes those that wait for its response. */
   function settleClaim(token: string): void {
     const claim = claims.get(token);
     claims.delete(token);
     for (const resolve of claim?.waiters ?? []) resolve();
   }
 
+  /**
+   * Returns true if a lease should have been renewed or a claim answered before now, which means that this process has stalled.
+   */
   function isBehind(now: number): boolean {
     for (const { until } of claims.values()) if (until <= now) return true;
     for (const attempt of attempts) if (attempt.isExpired(now)) return true;

@@ -132,6 +132,7 @@ export class ProgressWriter {
     return { ...state, ...output.drain(), ...journal?.drain() };
   }
 
+  /** Cancels the timer of the next save, if there is one. */
   #stopTimer(): void {
     this.#cancelTimer?.();
     this.#cancelTimer = null;

@@ -24,6 +24,7 @@ export function startRetentionJob({ environment, interval_ms, failure, step }: R
   let pass: Promise<void> = Promise.resolve();
   let cancel = (): void => {};
 
+  /** Runs steps until one has nothing left, with a tick in between. A failure is logged and ends this pass. */
   async function run(): Promise<void> {
     try {
       while (!stopped && (await step()) > 0) await waitForNextTick(environment);
@@ -31,6 +32,7 @@ export function startRetentionJob({ environment, interval_ms, failure, step }: R
       environment.log({ level: "error", message: failure, error });
     }
   }
+  /** Schedules the next pass, which schedules the one after it, until the job is stopped. */
   function schedule(): void {
     cancel = environment.timer(interval_ms, () => {
       pass = run().then(() => {

@@ -23,6 +23,7 @@ export function createSaveScheduler(environment: Pick<Environment, "timer">): Sc
   let runs = 0;
   let cancelTimer = (): void => {};
 
+  /** Starts all saves of this round and begins the next one empty. */
   function begin(): void {
     const saves = round;
     round = new Set();

@@ -179,6 +179,7 @@ export function createWorker(options: WorkerOptions): Worker {
   // Webhooks wait for this too: the deliveries of a dead worker are free only once this process takes over from it.
   if (concurrency === 0) bus.notifyAll();
   else {
+    /** Opens the slots, starts to poll, and wakes all listeners, because they may have missed changes. */
     const onAcquired = (): void => {
       slots.isOpen = true;
       poll();
@@ -245,6 +246,10 @@ function createDueTimer(environment: Environment, onDue: () => void): { add(time
   let isStopped = false;
   let cancel = (): void => {};
 
+  /**
+   * Schedules the timer for the first time. When it is reached, removes all times that have come, calls `onDue` once, and goes
+   * on.
+   */
   function schedule(): void {
     cancel();
     const first = times[0];
@@ -257,11 +262,13 @@ function createDueTimer(environment: Environment, onDue: () => void): { add(time
   }
 
   return {
+    /** Adds a time. Schedules the timer anew if it is the first one. */
     add(time) {
       const laterIndex = times.findIndex((queuedTime) => queuedTime > time);
       times.splice(laterIndex < 0 ? times.length : laterIndex, 0, time);
       if (times[0] === time) schedule();
     },
+    /** Cancels the timer for good. */
     stop() {
       isStopped = true;
       cancel();
@@ -287,6 +294,10 @@ function acquireWorkerLock(
   let isAnnounced = false;
   let cancel = (): void => {};
 
+  /**
+   * Tries to take the worker lock. On success calls `onAcquired`; otherwise tries again later. The first refusal is logged and
+   * calls `onStandby`.
+   */
   async function acquire(): Promise<void> {
     health.recordPoll();
     const isAcquired = await health.call(() => storage.becomeWorker(environment.now()));

@@ -90,6 +90,7 @@ export class CheckpointCache {
     return stored;
   }
 
+  /** Returns the checkpoint with the writes that this job has added; the same one if it has added none. */
   mergeJobWrites(checkpoint: StoredCheckpoint): StoredCheckpoint {
     const writes = this.#jobWrites.get(createCheckpointKey(checkpoint.ns, checkpoint.checkpoint_id));
     return writes ? { ...checkpoint, writes: mergeWrites(checkpoint.writes, writes) } : checkpoint;
@@ -122,6 +123,7 @@ export class CheckpointCache {
     return { ...checkpoint, values, created_at };
   }
 
+  /** Adds writes of a task. A write with the index of an earlier one of the task replaces it. */
   addWrites({ ns, checkpoint_id }: Required<CheckpointQuery>, task_id: string, writes: readonly PendingWrite[]): void {
     const key = createCheckpointKey(ns, checkpoint_id);
     const taskWrites = writes.map((write) => ({ ...write, task_id }));

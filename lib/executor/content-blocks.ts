@@ -73,6 +73,7 @@ export class ContentBlocks {
     );
   }
 
+  /** Closes a message, so that later parts of it are ignored. Returns the events. */
   #end(id: string, events: MessageEvent[]): MessageEvent[] {
     this.#openMessages.delete(id);
     this.#endedIds.add(id);
@@ -416,6 +417,7 @@ function toStandardBlock(part: JsonObject): JsonObject {
   }
 }
 
+/** Returns a reasoning block; with empty text if there is none. */
 function createReasoningBlock(text: Json | undefined, part: JsonObject): JsonObject {
   const { index, id, signature } = isObject(part.reasoningText) ? { ...part, ...part.reasoningText } : part;
   const members = Object.entries({ index, id, signature }).filter(([, value]) => value !== undefined);

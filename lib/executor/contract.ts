@@ -436,6 +436,7 @@ export function combine<const Executors extends readonly Executor[]>(
     const example = "combine(langgraph({ support: graph }), fromFunctions({ echo }))";
     throw new TypeError(`combine: argument ${index + 1} is not an executor. Pass executors, for example ${example}.`);
   }
+  /** Throws if no executor hosts the graph. */
   const requireHost = (graph_id: string): Executor => {
     const host = executors.find((executor) => executor.graphs().some((graph) => graph.graph_id === graph_id));
     if (!host) throw new Error(`No executor hosts the graph ${graph_id}`);
@@ -443,6 +444,7 @@ export function combine<const Executors extends readonly Executor[]>(
   };
   return {
     graphs: () => executors.flatMap((executor) => executor.graphs()),
+    /** Returns the versions of all executors; those of earlier executors win. */
     async versions() {
       const versions = await Promise.all(executors.map((executor) => executor.versions?.()));
       return Object.assign({}, ...versions.toReversed()) as LibraryVersions;

@@ -83,6 +83,7 @@ export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, v
     }
   }
 
+  /** Keeps the result as pending, so that the next pull waits for it. */
   #track(result: Promise<PullResult>): Promise<PullResult> {
     this.#pending = result;
     return result;

@@ -79,11 +79,13 @@ class CheckpointBuffer {
     this.#writes = new BarrierQueue(barrier);
   }
 
+  /** Adds a checkpoint and its size to the buffer, from where a save takes it. */
   addCheckpoint(checkpoint: SavedCheckpoint, position: number): void {
     this.#size += sumDataLength(checkpoint.values);
     this.#checkpoints.add(checkpoint, position);
   }
 
+  /** Adds writes and their size to the buffer, from where a save takes them. */
   addWrites(task: NewWrites, position: number): void {
     this.#size += sumDataLength(task.writes);
     this.#writes.add(task, position);
@@ -151,11 +153,19 @@ export function createJobCheckpoints(options: CheckpointOptions): JobCheckpoints
     async *list(at) {
       for await (const checkpoint of listAll(options, at, cache.listUnsaved())) yield cache.mergeJobWrites(checkpoint);
     },
+    /**
+     * Buffers a checkpoint for the next save. Resolves when it is stored with durability `sync`, else at once. Throws once the
+     * lease is lost.
+     */
     async put(checkpoint) {
       requireLease();
       append(checkpoint);
       await waitForSave();
     },
+    /**
+     * Buffers writes for the next save, and shows them to later reads. Resolves when they are stored with durability `sync`, else
+     * at once. Throws once the lease is lost.
+     */
     async putWrites(at, task_id, writes) {
       requireLease();
       if (writes.length === 0) return;

@@ -69,6 +69,7 @@ interface StoredKwargs
   readonly all_events?: boolean;
 }
 
+/** Returns the request of a stored run, with defaults for members that older rows lack. */
 export function readKwargs(kwargs: JsonObject): JobRequest {
   const stored = kwargs as unknown as StoredKwargs;
   const { checkpoint } = stored;
@@ -90,6 +91,7 @@ export function readKwargs(kwargs: JsonObject): JobRequest {
   };
 }
 
+/** Returns the targets of `goto` as a list; empty for none. */
 export function toGotoList(
   goto: string | Send | readonly (string | Send)[] | null | undefined,
 ): readonly (string | Send)[] {
@@ -216,6 +218,7 @@ export function mergeContext<Both extends Pick<JobRequest, "config" | "context">
   };
 }
 
+/** Returns undefined if no members remain. */
 function omitReservedMembers(members: JsonObject): JsonObject | undefined {
   const names = Object.keys(members).filter((name) => !isReservedMember(name));
   return names.length === 0 ? undefined : Object.fromEntries(names.map((name) => [name, members[name] as Json]));
@@ -281,6 +284,10 @@ export function createStateConfigLookup(
 ): (graph_id: string, run_id: string | null | undefined) => () => Promise<StateConfig> {
   const configs = new Map<string, Promise<StateConfig>>();
 
+  /**
+   * Returns the config with which a state is read: that of the run that wrote it, else of the newest run of the graph, else of
+   * the assistant of the thread.
+   */
   async function loadStateConfig(graph_id: string, run_id: string | null): Promise<StateConfig> {
     const writer = run_id === null ? null : await storage.getRun(scope, run_id);
     if (writer) return createRunStateConfig(writer);

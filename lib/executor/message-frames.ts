@@ -95,6 +95,7 @@ function mergeContent(content: Json, delta: Json): Json {
   return mergePart(toBlocks(content), toBlocks(delta));
 }
 
+/** Returns text as a list of blocks, empty for an empty text; other content as it is. */
 function toBlocks(content: Json): Json {
   if (typeof content !== "string") return content;
   return content === "" ? [] : [{ type: "text", text: content }];

@@ -103,6 +103,7 @@ class SchemaCheck {
   }
 }
 
+/** Returns a problem if the value is not the `const` or none of the `enum` of the schema; else none. */
 function findChoiceMismatch(schema: JsonObject, value: Json, path: string): string[] {
   if ("const" in schema && !sameJson(schema.const as Json, value)) {
     return [`${path} must be ${JSON.stringify(schema.const)}`];
@@ -111,6 +112,7 @@ function findChoiceMismatch(schema: JsonObject, value: Json, path: string): stri
   return [`${path} must be one of ${schema.enum.map((choice) => JSON.stringify(choice)).join(", ")}`];
 }
 
+/** Returns the problems with limits of numbers, lengths and patterns; none for other types. Lengths count code points. */
 function findSizeMismatches(schema: JsonObject, value: Json, path: string): string[] {
   const limit = (name: string): number | null => (typeof schema[name] === "number" ? schema[name] : null);
   const check = (bound: number | null, isWrong: (bound: number) => boolean, text: string): string[] =>
@@ -150,6 +152,7 @@ function findPatternMismatch(pattern: Json | undefined, value: string, path: str
   }
 }
 
+/** Returns a problem for each required member that is missing; none for what is no object. */
 function findMissingMembers({ required }: JsonObject, value: Json, path: string): string[] {
   if (!isObject(value) || !Array.isArray(required)) return [];
   return required.filter((name) => !Object.hasOwn(value, String(name))).map((name) => `${path}.${name} is missing`);

@@ -100,6 +100,7 @@ function toChanges({ values, command }: StateUpdate, name: string): JsonObject[]
   throw new StateUpdateError("values: must be an object, a list of objects or null");
 }
 
+/** Returns the state with the changes applied. Throws a StateUpdateError for what cannot be applied. */
 function applyChanges(state: JsonObject, changes: Parameters<typeof applyUpdates>[1], uuid: () => string): JsonObject {
   try {
     return applyUpdates(state, changes, uuid);

@@ -216,12 +216,16 @@ class StateRecorder implements EventStage {
     }
   }
 
+  /** Called when the frames of the state are emitted: lets the save of its checkpoint go on. */
   onEmitted(): void {
     const closeBarrier = this.#closeBarrier;
     this.#closeBarrier = undefined;
     closeBarrier?.();
   }
 
+  /**
+   * Stops to listen for the stop of the run and stores the deferred last checkpoint. Undefined if there is nothing to wait for.
+   */
   close(): Promise<void> | undefined {
     this.#signal.removeEventListener("abort", this);
     return this.#putEnd();
@@ -240,6 +244,7 @@ class StateRecorder implements EventStage {
     return this.#createDeferred && hasReader && !isDropped ? this.#putDeferred() : undefined;
   }
 
+  /** Stores the deferred checkpoint, once. Does nothing if there is none. */
   async #putDeferred(): Promise<void> {
     const createDeferred = this.#createDeferred;
     this.#createDeferred = null;

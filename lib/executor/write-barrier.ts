@@ -83,6 +83,7 @@ export class BarrierQueue<Item> {
     return this.#queued.splice(0, firstBlocked < 0 ? this.#queued.length : firstBlocked).map(({ item }) => item);
   }
 
+  /** Returns true if the oldest entry may be saved; false for an empty queue. */
   hasReady(): boolean {
     const [oldest] = this.#queued;
     return oldest !== undefined && this.#barrier.isPassed(oldest.position);

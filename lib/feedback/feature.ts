@@ -32,6 +32,7 @@ export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback">
     isUsedBy: ({ feedback }) => feedback.length > 0,
     trailer: {
       event: "feedback",
+      /** Returns the links by key; null without tokens or without a public address. */
       data({ feedback }) {
         const base = base_url();
         if (feedback.length === 0 || base === undefined) return null;

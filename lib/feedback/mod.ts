@@ -151,6 +151,7 @@ interface Target {
   readonly run_started_at: number | null;
 }
 
+/** Creates the internal resource of feedback. */
 export function createFeedback(options: FeedbackOptions): InternalFeedback {
   const targets = createTargets(options);
   const buildUrl = createTokenUrlBuilder(options.base_url);
@@ -242,6 +243,9 @@ function createTokenOperations(
       return tokens;
     },
 
+    /**
+     * Returns the tokens of a run that the caller may read, oldest first; empty for an unknown run. Throws `permission_missing`.
+     */
     async listTokens(scope, caller, query) {
       const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
       const run_id = query.run_id.toLowerCase();
@@ -366,6 +370,7 @@ function createRecordOperations(
       return toRecord(row);
     },
 
+    /** Deletes a record. Throws `not_found`, and `permission_missing` for one of another workspace. */
     async delete(scope, caller, id) {
       const { workspace_id } = await requireRecord(scope, caller, id, "feedback:delete");
       if (!(await storage.deleteFeedback([workspace_id], id, scope))) throw recordNotFoundError();
@@ -423,6 +428,7 @@ const recordNotFoundError = (): ServiceError => new ServiceError("not_found", "F
 const tokenNotFoundError = (): ServiceError => new ServiceError("not_found", "Feedback token not found");
 const tokenExpiredError = (): ServiceError => new ServiceError("gone", "Feedback token expired");
 
+/** Throws `permission_missing` if the caller does not have the permission on the workspace. */
 function requirePermission(caller: Caller, workspace_id: string, permission: Permission): void {
   if (caller.workspaces.get(workspace_id)?.has(permission)) return;
   throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
@@ -430,6 +436,7 @@ function requirePermission(caller: Caller, workspace_id: string, permission: Per
 
 /** Returns true if two records differ at most in author and times, as those of a repeated request do. */
 function hasSameContent(a: FeedbackRow, b: FeedbackRow): boolean {
+  /** Returns the members that make the content, without ids, user and times. */
   const content = (row: FeedbackRow): Json => {
     const { id: _id, user_id: _user, created_at: _at, modified_at: _then, run_started_at: _start, ...rest } = row;
     return rest;

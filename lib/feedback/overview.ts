@@ -102,6 +102,10 @@ export function createFeedbackOverview(
   buildUrl: (token_id: string) => string,
 ): InternalResource<FeedbackOverview> {
   return {
+    /**
+     * Returns the scores of each key by time; buckets without records are missing. Throws `permission_missing`, and `invalid` for
+     * wrong times or too many buckets.
+     */
     async scores(scope, caller, query) {
       const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
       const { stride = "day", key } = query;
@@ -132,6 +136,10 @@ export function createFeedbackOverview(
       return { start: formatIsoTime(start), end: formatIsoTime(end), stride, keys };
     },
 
+    /**
+     * Returns a page of links, newest first. A caller without permission for it gets them without their address. Throws
+     * `permission_missing` and `invalid`.
+     */
     async links(scope, caller, { limit = 50, cursor } = {}) {
       const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
       const query = { workspace_ids, limit, ...decodeCursor(cursor) };
@@ -145,6 +153,7 @@ export function createFeedbackOverview(
       return { items: await Promise.all(items), next: encodeCursor(last ? toListPosition(caller, last) : null) };
     },
 
+    /** Deletes a link; its records stay. Throws `not_found` and `permission_missing`. */
     async revokeLink(scope, caller, id) {
       const workspace_ids = requireWorkspacesWith(caller, "feedback:create");
       const deleted = await storage.deleteFeedbackToken(scope, workspace_ids, id.toLowerCase());

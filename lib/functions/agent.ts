@@ -112,6 +112,10 @@ export function agent<
     job: FunctionJob<JobOf<State, Context, Input, Interrupt, Answer, Custom>>,
   ) => AgentResult<UpdateOf<State>> | Promise<AgentResult<UpdateOf<State>>>,
 ): Agent<WireFor<State, Context, Input, Interrupt, Answer, Custom>>;
+/**
+ * Marks a function as an agent, with options. Does not call it. Throws a TypeError for unknown options, and for schemas that are
+ * no Standard Schema.
+ */
 export function agent(optionsOrRun: object, runWithOptions?: unknown): AgentDefinition {
   const hasOptions = typeof optionsOrRun !== "function";
   const run = hasOptions ? runWithOptions : optionsOrRun;

@@ -30,6 +30,7 @@ export class FunctionEventQueue {
   readonly reportStepUsage = (usage: ModelUsage): void =>
     this.push({ kind: "usage", usage: { ...usage }, in_step: true });
 
+  /** Queues an event and wakes the driver. */
   push(event: FunctionEvent): void {
     this.events.push(event);
     this.wake();
@@ -136,6 +137,7 @@ export class FunctionDriver {
     signal.throwIfAborted();
     let result: unknown;
     let [isDone, hasFailed, hasTicked] = [true, false, false];
+    /** Ends the function with this error and wakes its driver. */
     const fail = (error: unknown): void => {
       [result, isDone, hasFailed] = [error, true, true];
       eventQueue.wake();

@@ -244,6 +244,7 @@ export class DurableOperationsRuntime {
     environment.log({ level: "warn", message, run_id, thread_id, graph_id, ...divergence });
   }
 
+  /** Refuses operations from now on, with the first reason, and ends the pending waits. */
   close(reason = "the call has ended"): void {
     this.#closeReason ??= reason;
     this.#waits.close();

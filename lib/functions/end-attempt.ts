@@ -14,6 +14,10 @@ export function endAttempt(
 ): void {
   eventQueue.push({
     kind: "effect",
+    /**
+     * Suspends the run if its function only waits: stores the pending journal entry, and shows the asks as interrupts. Does
+     * nothing while steps run or nothing waits.
+     */
     *run() {
       if (waits.isBusy() || waits.isEmpty()) return;
       eventQueue.isSuspended = true;

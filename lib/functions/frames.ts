@@ -7,6 +7,7 @@ export function createFrames(job: Job, mode: StreamMode, data: Json): StreamEven
   return job.modes.has(mode) ? [{ type: "stream", mode, data }] : [];
 }
 
+/** Returns the frames of interrupts in modes `values` and `updates`, as far as clients requested them. */
 export function createInterruptFrames(job: Job, interrupts: readonly Interrupt[]): StreamEvent[] {
   const data = { __interrupt__: [...interrupts] };
   return [...createFrames(job, "values", data), ...createFrames(job, "updates", data)];
@@ -29,6 +30,7 @@ export class InvocationFrames {
     return this.#stepMetadata;
   }
 
+  /** Counts a step: later frames have its number. */
   nextStep(): void {
     this.#step++;
     this.#stepMetadata = null;

@@ -192,6 +192,7 @@ export class FunctionInvocation {
     return this.usageCount <= this.reportedUsageCount ? [] : [{ type: "usage", ...usage, repeats: true }];
   }
 
+  /** Adds the text to the reply, which it starts if needed. Returns its frames. */
   #handleToken(text: string): ExecutorEvent[] {
     this.reply ??= { id: this.#uuid(), text: "" };
     this.reply.text += text;
@@ -268,6 +269,7 @@ export class FunctionInvocation {
     return { type: "state", values, next, tasks, frames, ...(call ? { call } : {}), ...resumedTasks };
   }
 
+  /** Returns the position in the durable call; undefined without one. */
   #getPosition(): StateEvent["call"] {
     const { durableCall, yieldedCount } = this;
     // The value that is being handled counts.

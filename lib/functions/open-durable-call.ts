@@ -44,6 +44,10 @@ export async function openDurableCall(
   // The next attempt must continue from a state of this run.
   eventQueue.push({
     kind: "effect",
+    /**
+     * Stores what the step has emitted. Emits a state of the started call if there is none yet, or if states are stored only at
+     * the end.
+     */
     *run() {
       yield* call.commitStep();
       if ((!hasStoredState && !call.hasEmittedState) || job.durability === "exit")

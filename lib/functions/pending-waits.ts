@@ -94,6 +94,7 @@ export class PendingWaits {
     this.recordActivity();
   }
 
+  /** Returns when the first pending wait ends by time; null if none does. */
   findNearestDueTime(): number | null {
     let nearestTime: number | null = null;
     for (const { until } of this.#pending)
@@ -101,6 +102,7 @@ export class PendingWaits {
     return nearestTime;
   }
 
+  /** Returns what the run waits for, in the order of the calls. */
   toWaitingFor(): WaitingFor[] {
     return this.#sortByCall().map(({ operation: { kind, name }, until }) => ({
       kind: kind as StepKind,

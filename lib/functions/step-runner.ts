@@ -87,6 +87,7 @@ export class StepRunner {
     }
   }
 
+  /** Runs one attempt of a step. Does not reject: an error is part of the result. Tokens of a stopped run are dropped. */
   #runAttempt(
     { name }: OperationUse,
     timeout_ms: number | null,

@@ -29,6 +29,7 @@ export interface ThreadHead {
   readonly call: StateEvent["call"];
 }
 
+/** Returns the checkpoint from the cache, or reads it; null if there is none. */
 function* readCheckpoint(
   { checkpoints }: Job,
   at: { readonly ns: string; readonly checkpoint_id?: string },

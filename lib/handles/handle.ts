@@ -67,6 +67,10 @@ export function createAgentHandle<Types extends Wire>(transport: RunTransport, n
     return await readOutcome(transport, run, { result, isOwn: false, isStateless: thread_id === null }, signal);
   }
 
+  /**
+   * Creates a run and returns its outcome when it has ended; a failed run does not throw. Rejects if the run is refused or the
+   * signal aborts.
+   */
   async function wait(content: Content, options: UntypedOptions): Promise<Outcome<Wire>> {
     const { signal } = options;
     const { run, result } = await create(content, options, (call) =>
@@ -76,6 +80,7 @@ export function createAgentHandle<Types extends Wire>(transport: RunTransport, n
     return await readOutcome(transport, run, { result, isOwn: true, isStateless }, signal);
   }
 
+  /** Creates a run and returns its ids at once. `outcome` waits for its end. */
   async function start(input: Json, options: UntypedOptions = {}): Promise<StartedRun<Wire>> {
     const { run_id, thread_id } = await create({ input }, options, (call) =>
       transport.create(call.thread_id, call.request, call.signal),
@@ -83,6 +88,9 @@ export function createAgentHandle<Types extends Wire>(transport: RunTransport, n
     return { run_id, thread_id, outcome: () => join({ run_id, thread_id }, options) };
   }
 
+  /**
+   * Creates a run and returns its frames; the run starts at once, also if nobody reads them. Its errors reject the first read.
+   */
   function stream(input: Json, options: UntypedOptions = {}): RunFrames<Wire> {
     const opened = create({ input }, { stream_mode: "values", ...options }, (call) =>
       transport.stream(call.thread_id, call.request, call.signal),
@@ -96,6 +104,7 @@ export function createAgentHandle<Types extends Wire>(transport: RunTransport, n
     start,
     resume: (thread_id: string, answer: Json = null, options: UntypedOptions = {}) =>
       wait({ command: { resume: answer } }, { ...options, thread_id }),
+    /** Returns the current state of the thread with its open interrupts. Rejects for an unknown thread. */
     async state(thread_id: string) {
       const { values, next, interrupts } = await transport.readState(thread_id);
       return { values, next, interrupts: toOpenInterrupts(interrupts) };
@@ -124,6 +133,7 @@ class OpenFrames implements AsyncIterable<ParsedFrame> {
     return this.#outcome;
   }
 
+  /** Yields the frames that have content. Throws RunFailed at the end, unless the run succeeded or waits. */
   async *[Symbol.asyncIterator](): AsyncIterator<ParsedFrame> {
     const { frames } = await this.#opened;
     let last: ReceivedFrame | undefined;

@@ -64,6 +64,7 @@ export async function readOutcome(
   return toOutcome(run, end, error, parts);
 }
 
+/** Returns the outcome of a run. Without its end, the status is derived from the error. A run with open steps waits. */
 function toOutcome(run: RunRef, end: RunEnd | null, error: RunError | null, parts: StateParts | null): Outcome<Wire> {
   const { run_id, thread_id } = run;
   const status = end?.status ?? inferStatus(error);

@@ -159,7 +159,7 @@ export class RequestBodyBudget {
 
   /**
    * Reserves memory for the caller; waits for it, for a limited time unless the body has started. Throws `server_busy` after
-   * that, or if the client leaves.
+   * that, and ClientDisconnectedError if the client leaves.
    */
   #reserve(budget: ByteBudget, bytes: number, isStarted = false): Promise<ByteReservation> {
     const waitLimit = isStarted ? {} : { wait_ms: this.#budget.wait_ms };

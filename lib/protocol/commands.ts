@@ -253,6 +253,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     const resumeInput = readResumeInput(params);
     const ids = Object.keys(resumeInput.resume);
     const scope = await caller.read(thread_id);
+    /** Returns the thread and its newest run; null and undefined if there is none. */
     const readThread = async (): Promise<{ thread: ThreadRow | null; last: Run | undefined }> => {
       const thread = await findThread(threads, scope, thread_id);
       return { thread, last: thread ? (await runs.list(scope, thread_id, { limit: 1 }))[0] : undefined };

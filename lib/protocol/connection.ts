@@ -84,6 +84,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
     environment.log({ level: "error", message, thread_id, ...ids, error });
   }
 
+  /** Marks the connection as closed and calls `onEnd`. */
   function end(): void {
     isClosed = true;
     onEnd();
@@ -100,6 +101,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
     }
   }
 
+  /** Logs the error and closes the connection as an internal error. */
   function fail(message: string, error: unknown, reason: string): void {
     log(message, error);
     close(CLOSE.internal, reason);
@@ -182,6 +184,7 @@ export function startHeartbeat(options: ConnectionOptions, connection: Connectio
   let sentCount = 0;
   let cancel = (): void => {};
 
+  /** Checks the client later, again and again. Closes the connection if it has not read for several checks. */
   function scheduleHeartbeat(): void {
     cancel = environment.timer(HEARTBEAT_MS, () => {
       stalledHeartbeats = isStalled(socket) && connection.sentCount === sentCount ? stalledHeartbeats + 1 : 0;

@@ -159,6 +159,7 @@ function createCommandHandler(
     });
   }
 
+  /** Ends a subscription. Throws a CommandError for an unknown one. */
   function unsubscribe({ subscription_id }: JsonObject): JsonObject {
     const id = typeof subscription_id === "string" ? subscription_id : "it has no subscription_id";
     if (!subscriptions.remove(id)) throw new CommandError("no_such_subscription", `Unknown subscription: ${id}`);
@@ -259,6 +260,7 @@ function createSubscriptions(options: SubscriptionOptions) {
   let newestSeq = 0;
   let leaveReader = (): void => {};
 
+  /** Notes the change of the subscriptions, and leaves the reader so that the next one has them. */
   function update(): void {
     version++;
     leaveReader();
@@ -340,6 +342,7 @@ function createSubscriptions(options: SubscriptionOptions) {
       if (removed) update();
       return removed;
     },
+    /** Ends all subscriptions and the reader. */
     close(): void {
       isClosed = true;
       active.clear();
@@ -373,6 +376,7 @@ const getSince = ({ filter }: Subscription): number => filter.since ?? 0;
 /** Returns the lowest `since` of the subscriptions. */
 const findLowestSince = (subscriptions: readonly Subscription[]): number => Math.min(...subscriptions.map(getSince));
 
+/** Returns true if one of the subscriptions includes the event and starts before it. */
 function passesAny({ seq, event, namespace, name }: SerializedEvent, subscriptions: Iterable<Subscription>): boolean {
   for (const subscription of subscriptions)
     if (seq > getSince(subscription) && subscription.passes(event, namespace, name)) return true;

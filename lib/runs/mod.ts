@@ -247,6 +247,7 @@ export function createRuns(options: RunOptions): InternalRuns {
       const above = query.after === undefined ? {} : { above: (await requireRun(scope, thread_id, query.after)).seq };
       return await listInBatches(options, scope, thread.thread_id, { ...query, ...above });
     },
+    /** Deletes a run and ends its streams. Throws `run_active` while it runs, `not_found` for an unknown one. */
     async delete(scope, thread_id, run_id) {
       const run = await requireRun(scope, thread_id, run_id);
       const result = await storage.deleteRun(scope, run.thread_id, run.run_id, environment.now());
@@ -254,6 +255,7 @@ export function createRuns(options: RunOptions): InternalRuns {
       if (result === "not_found") throw notFoundError("run", run_id);
       endDeletedRunLog(hub.find(run.run_id), "RunDeleted");
     },
+    /** Requests the stop of a run. With `wait` it resolves when the run has ended. Throws `not_found` and `invalid`. */
     async cancel(scope, thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}) {
       const encodedReason = reason === undefined ? undefined : encodeCancelReason(reason, action);
       await stopper.stop(scope, await requireRun(scope, thread_id, run_id), action, waits, encodedReason);
@@ -264,6 +266,7 @@ export function createRuns(options: RunOptions): InternalRuns {
     async join(scope, thread_id, run_id, options = {}) {
       return await wait(scope, await requireSharedRun(scope, thread_id, run_id), options, false);
     },
+    /** Returns the run and its frames after a position. Leaving them may cancel the run. Throws `not_found`. */
     async joinStream(scope, thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...rest } = {}) {
       const { mayCancel, ...filter }: typeof rest & ScopedJoin = rest;
       const run = await requireSharedRun(scope, thread_id, run_id);

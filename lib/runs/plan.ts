@@ -108,6 +108,7 @@ function mergeConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | 
   return { ...stored, ...rest, ...(Object.keys(merged).length > 0 ? { configurable: merged } : {}) };
 }
 
+/** Returns the new metadata and config of the thread; an empty object if they are as before. */
 function toThreadUpdate(
   thread: ThreadRow,
   next: { metadata: JsonObject; config: JsonObject },

@@ -78,6 +78,7 @@ export function omitResume(request: RunCreate): RunCreate | null {
   return remaining.command ? { ...request, ...remaining } : null;
 }
 
+/** Returns the command without its resume value; an empty object if nothing else is in it. */
 const pickUpdateCommand = ({ update, goto }: NonNullable<RunCreate["command"]>): Pick<RunCreate, "command"> => {
   const isUsed = (update ?? null) !== null || [goto ?? []].flat().length > 0;
   return isUsed ? { command: { update: update ?? null, goto: goto ?? null } } : {};

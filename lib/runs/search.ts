@@ -154,6 +154,7 @@ export function createRunSearches(
   }
 
   return {
+    /** Returns a page of runs; empty for an unknown assistant. Throws `invalid` for wrong times or cursors. */
     async search(scope, query = {}) {
       const { limit = 50, cursor, assistant_id } = query;
       const search: RunSearch = { ...toRunSearch(query), ...decodeCursor(cursor), limit };

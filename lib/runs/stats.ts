@@ -56,6 +56,7 @@ interface MinuteCounts {
   readonly durations: number[];
 }
 
+/** Reads the statistics of the last two hours. If there are too many runs, only the newest are counted in the times. */
 export async function readRunStats(storage: Storage, scope: Scope, now: number): Promise<RunStats> {
   const since = { counted_since: now - HOUR_MS, timed_since: now - 2 * HOUR_MS };
   const { counts, times } = await storage.readRunTimes(scope, { ...since, limit: MAX_TIMED_RUNS + 1 });

@@ -42,6 +42,10 @@ const toReceivedState = ({ values, next, interrupts }: ThreadState): ReceivedSta
 
 const toRef = ({ run_id, thread_id }: RunRef): RunRef => ({ run_id, thread_id });
 
+/**
+ * Creates the transport of runs within the process. Reads of a missing run return null. A signal that aborts ends the wait, not
+ * the run.
+ */
 function createServiceTransport({ runs, threads }: Pick<Resources, "runs" | "threads">): RunTransport {
   return {
     async createThread(graph_id, signal) {

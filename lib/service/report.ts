@@ -63,6 +63,7 @@ interface ReportInput {
   readonly metrics: Metrics;
 }
 
+/** Returns the report from what was read before. Secrets of the options are omitted. */
 export function createServerReport(
   options: ServiceOptions,
   storage: Storage,

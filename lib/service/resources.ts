@@ -97,6 +97,7 @@ export async function createServiceParts(context: ServicePartsOptions): Promise<
     ...shared,
     guards,
     onReader: (thread_id) => slots.scheduleSave(thread_id),
+    /** Returns the values of a checkpoint; undefined if they cannot be read. */
     async readValues(thread_id, checkpoint) {
       try {
         return (await states.readStateAt(await states.requireThread(scope, thread_id), checkpoint)).values;

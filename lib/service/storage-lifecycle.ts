@@ -127,6 +127,9 @@ const PROBE_TIMEOUT_MS = 5_000;
 export function createWriteProbe(storage: Storage, environment: Environment): () => Promise<Readiness> {
   let latest: { readonly readiness: Promise<Readiness>; until: number; ok: boolean } | null = null;
 
+  /**
+   * Writes a test row. Does not throw: returns why the storage takes no writes, also if it does not answer in time, and logs it.
+   */
   async function probe(): Promise<Readiness> {
     try {
       const written = storage.probe(environment.now());

@@ -82,6 +82,7 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
         suspend(due_at, waiting_for, lastEventSeq) {
           suspension = { due_at, waiting_for, last_event_seq: lastEventSeq };
         },
+        /** Ends the attempt as paused: the call stays open and is due at `due_at`. It is stored with the end of the run. */
         pause(due_at, lastEventSeq) {
           isPaused = true;
           unsaved.release = { due_at, last_event_seq: lastEventSeq, ended: false };

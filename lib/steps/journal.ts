@@ -204,6 +204,7 @@ class StoredJournal implements ActiveJournal {
     return this.#reading;
   }
 
+  /** Reads new events until nobody has asked for another read meanwhile. */
   async #readAll(): Promise<void> {
     const { storage, scope, attempt } = this.#options;
     const { thread_id } = attempt.claimed.run;
@@ -246,12 +247,14 @@ class StoredJournal implements ActiveJournal {
     delete unsaved.position;
   }
 
+  /** Stores all entries. Resolves when they are durable. Throws LeaseLost if the run has ended or moved. */
   async commit(): Promise<void> {
     const { attempt } = this.#options;
     await attempt.save();
     if (attempt.isOutputEnded()) throw new LeaseLost(this.run_id);
   }
 
+  /** Resolves when the lease is known to be held. Throws LeaseLost if the run has ended or moved. */
   async ensureLease(): Promise<void> {
     const { attempt } = this.#options;
     await attempt.ensureLease();

@@ -93,6 +93,7 @@ export function createDurableCalls(
     if (!(await storeEvent(call, storedName, null, payload))) throw callEndedError();
   }
 
+  /** Returns the run. Throws `not_found` if it does not exist or belongs to another thread. */
   async function requireRun(scope: Scope, thread_id: string, run_id: string): Promise<RunRow> {
     const run = await storage.getRun(scope, run_id.toLowerCase());
     if (!run || run.thread_id !== thread_id.toLowerCase()) throw notFoundError("run", run_id);

@@ -28,6 +28,7 @@ export interface DueCallResumer {
   resumeDueCalls(): Promise<number>;
 }
 
+/** Creates the job that continues due calls with new runs. */
 export function createDueCallResumer(options: DurableCallOptions): DueCallResumer {
   const { storage, scope, environment } = options;
 

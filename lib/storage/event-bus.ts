@@ -43,6 +43,10 @@ export function createEventBus(
   let pendingIds = new Map<SignalKind, Set<string>>();
   let disconnect = (): void => {};
 
+  /**
+   * Calls the listeners of this id, and those of all ids of the kind. A listener that throws keeps the following ones from being
+   * called.
+   */
   function notify(kind: SignalKind, id: string, from: ChangeOrigin): void {
     const kindListeners = listeners.get(kind);
     const [all, idListeners] = [kindListeners?.get(null), kindListeners?.get(id)];
@@ -50,18 +54,21 @@ export function createEventBus(
     if (idListeners) for (const listener of [...idListeners]) listener(id, from);
   }
 
+  /** Notifies the listeners of all pending changes of this process, once per id, and forgets the changes. */
   function deliverPending(): void {
     const all = pendingIds;
     pendingIds = new Map();
     for (const [kind, ids] of all) for (const id of ids) notify(kind, id, "here");
   }
 
+  /** Notifies listeners of a signal of another process. Ignores those that this process has sent. */
   function onSignal(kind: SignalKind, tagged: string): void {
     const at = tagged.lastIndexOf("@");
     if (at < 0) notify(kind, tagged, "elsewhere");
     else if (tagged.slice(at + 1) !== origin) notify(kind, tagged.slice(0, at), "elsewhere");
   }
 
+  /** Calls all listeners without an id, because changes may have been missed: they must read everything again. */
   function notifyAll(): void {
     const all = [...listeners.values()]
       .flatMap((kindListeners) => [...kindListeners.values()])
@@ -133,11 +140,13 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
   }
 
   return {
+    /** Also publishes the created run and the runs that it stopped. */
     async createRun(scope, request) {
       const result = await storage.createRun(scope, request);
       if (result.kind === "created") publishCreated(scope.deployment, result);
       return result;
     },
+    /** Also publishes all created runs. */
     async createRuns(scope, requests) {
       const result = await storage.createRuns(scope, requests);
       if (result.kind === "created") {
@@ -145,6 +154,7 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       }
       return result;
     },
+    /** Also publishes the created run. */
     async fireCron(scope, fire) {
       const result = await storage.fireCron(scope, fire);
       if (result.kind === "fired") publishCreated(scope.deployment, result.created);
@@ -171,12 +181,14 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       }
       return result;
     },
+    /** Also publishes the change of the thread, because its metadata decides who sees it. */
     async updateThread(scope, thread_id, next, now) {
       const updated = await storage.updateThread(scope, thread_id, next, now);
       // Its metadata decides who sees it.
       if (updated) publish("thread", thread_id);
       return updated;
     },
+    /** Also publishes the change of the thread, and `work`, because its lock is gone. */
     async deleteThread(scope, thread_id) {
       const deleted = await storage.deleteThread(scope, thread_id);
       if (deleted) {
@@ -186,17 +198,23 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       }
       return deleted;
     },
+    /** Also publishes the change of each pruned thread. */
     async pruneThreads(scope, target, now) {
       const pruned = await storage.pruneThreads(scope, target, now);
       for (const thread_id of pruned) publish("thread", thread_id);
       return pruned;
     },
+    /** Also tells other processes of frames and events, if the lease was not lost. This process knows them already. */
     async saveProgress(scope, lease, progress, now) {
       const saved = await storage.saveProgress(scope, lease, progress, now);
       if (saved && progress.frames) publish("run", lease.run_id, "elsewhere");
       if (saved && progress.events) publish("events", lease.thread_id, "elsewhere");
       return saved;
     },
+    /**
+     * Also publishes the end of the run and the change of the thread; to other processes also due deliveries and runs that may
+     * wait.
+     */
     async finishRun(scope, lease, finish) {
       const result = await storage.finishRun(scope, lease, finish);
       if (!result) return result;
@@ -208,11 +226,13 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       if (finish.has_waiting_runs && mayLeaveRuns) publish("work", scope.deployment, "elsewhere");
       return result;
     },
+    /** Also publishes `work`, so that a worker claims the run. */
     async requeueRun(scope, lease, now) {
       const requeued = await storage.requeueRun(scope, lease, now);
       if (requeued) publish("work", scope.deployment);
       return requeued;
     },
+    /** Also tells other processes of frames and events, and publishes `work` if the run is due already. */
     async suspendRun(scope, lease, suspension, now) {
       const suspended = await storage.suspendRun(scope, lease, suspension, now);
       if (suspended && suspension.progress.frames) publish("run", lease.run_id, "elsewhere");
@@ -220,6 +240,7 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       if (suspended && suspended.due_at <= now) publish("work", scope.deployment);
       return suspended;
     },
+    /** Also publishes the change of the thread, and `work`, because the event makes a run due. */
     async addCallEvent(scope, to, event, now) {
       const stored = await storage.addCallEvent(scope, to, event, now);
       if (stored) {
@@ -228,15 +249,18 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       }
       return stored;
     },
+    /** Also publishes `work`, because runs may wait for the thread. */
     async releaseThreadLock(scope, lease) {
       await storage.releaseThreadLock(scope, lease);
       publish("work", scope.deployment);
     },
+    /** Also publishes the due delivery. */
     async redeliver(scope, delivery_id, now) {
       const isDue = await storage.redeliver(scope, delivery_id, now);
       if (isDue) publish("deliveries", scope.deployment);
       return isDue;
     },
+    /** Also publishes the due delivery. */
     async notifyCancelled(scope, key, now) {
       await storage.notifyCancelled(scope, key, now);
       publish("deliveries", scope.deployment);

@@ -53,6 +53,7 @@ export function requireOwnMetadata(visibility: Visibility | undefined, metadata:
   );
 }
 
+/** Throws `forbidden` that names the member. Does nothing for undefined. */
 function throwIfViolated(violated: Condition | undefined): void {
   if (violated === undefined) return;
   throw new ServiceError("forbidden", `metadata.${violated.key}: with this value you could not see it`);

@@ -12,6 +12,7 @@ interface InternalResources {
 
 type StoreKey = Pick<StorePut, "namespace" | "key">;
 
+/** Authorizes one item to be written. The handler may change it; the result has its changes. */
 async function authorizePutValue(
   { authorize }: Authorizer<"store:put">,
   { namespace, key, value, index, ttl }: StorePut,

@@ -141,6 +141,7 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
       );
       return rows.map((row) => (row.score === undefined ? toItem(row) : { ...toItem(row), score: row.score }));
     },
+    /** Returns the namespaces that have items, 100 by default; empty if none match. Throws `invalid`. */
     async namespaces(scope, query = {}) {
       const prefix = validateLabels("prefix", query.prefix ?? [], 0);
       const suffix = validateLabels("suffix", query.suffix ?? [], 0);
@@ -209,6 +210,7 @@ function collectTexts(value: Json | undefined, steps: readonly string[]): readon
   return isObject(value) && Object.hasOwn(value, step) ? collectTexts(value[step], nextSteps) : [];
 }
 
+/** Returns the text of a value to embed, as a list; empty for null and undefined. */
 function toTexts(value: Json | undefined): readonly string[] {
   if (value === undefined || value === null) return [];
   return [typeof value === "object" ? jsonText(value) : String(value)];

@@ -29,16 +29,19 @@ export function validateLabels(field: string, labels: unknown, min: 0 | 1): read
   return labels as readonly string[];
 }
 
+/** Throws `invalid` that names the field for a label that is no name or has a dot. */
 function validateLabel(field: string, label: unknown): void {
   validateName(field, label);
   if ((label as string).includes(".")) throw invalidFieldError(field, "must not contain a dot");
 }
 
+/** Returns the key unchanged. Throws `invalid` for what is no name. */
 export function validateKey(key: unknown): string {
   validateName("key", key);
   return key as string;
 }
 
+/** Throws `invalid` that names the field for what is no text, empty, too long or not storable. */
 function validateName(field: string, name: unknown): void {
   if (typeof name !== "string") throw invalidFieldError(field, "must be a string");
   if (name === "") throw invalidFieldError(field, "must not be empty");
@@ -76,6 +79,7 @@ export function parseItemValue(input: unknown): JsonObject {
   return value;
 }
 
+/** Returns the value unchanged, for `JSON.stringify`. Throws `invalid` for NaN and infinite numbers, for which JSON has null. */
 function refuseNonFinite(_key: string, value: unknown): unknown {
   // JSON.stringify would write null for these.
   if (typeof value === "number" && !Number.isFinite(value))

@@ -126,11 +126,13 @@ export class EventSerializer {
     }
   }
 
+  /** Removes a value from the cache and subtracts its size. */
   #drop(key: string): void {
     this.#size -= this.#values.get(key)?.size ?? 0;
     this.#values.delete(key);
   }
 
+  /** Forgets all cached values and serialized events. */
   clear(): void {
     this.#values.clear();
     this.#serialized.clear();

@@ -26,6 +26,7 @@ export function filterFrames(
 ): Reader<Frame> {
   let hasEnded = false;
 
+  /** Returns true if the reader gets the frame. Metadata, ends and errors of the root graph always pass. */
   function isIncluded({ event }: Frame): boolean {
     const [name, namespace] = splitName(event);
     const isUnfiltered = UNFILTERED.has(name) || isTrailer(name);

@@ -49,6 +49,7 @@ function encodeData(event: string, namespace: readonly string[], data: Json): st
   return isMessage ? `[${JSON.stringify(message)},${metadataText(metadata)}]` : (JSON.stringify(data) ?? "null");
 }
 
+/** Returns the JSON of the metadata. Caches it by object, so the object must not change later. */
 function metadataText(metadata: object): string {
   const text = metadataTexts.get(metadata) ?? JSON.stringify(metadata);
   metadataTexts.set(metadata, text);

@@ -188,6 +188,7 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     this.change.notify();
   }
 
+  /** Appends a frame and wakes the readers. Does nothing once the log is complete. */
   publish(event: string, data: string): void {
     if (this.completion) return;
     this.append({ id: this.last + 1, event, data });
@@ -223,6 +224,7 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     if (this.readers === 0) this.#hub.forget(this);
   }
 
+  /** Forgets the recent frames, and releases the log if its run has left this process. */
   override onReaderLeft(): void {
     super.onReaderLeft();
     this.#recent = [];
@@ -312,6 +314,7 @@ class FrameCursor extends LogCursor<Frame, StoredFrame> {
     return this.#log.completion !== undefined && this.position >= this.#log.startsAfter;
   }
 
+  /** Stops reading, once. Tells the owner if the run was still active. */
   override leave(): void {
     if (this.hasLeft) return;
     super.leave();

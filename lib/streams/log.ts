@@ -53,6 +53,7 @@ export class ChangeNotifier {
     return waiting.promise;
   }
 
+  /** Wakes all that wait for a change. */
   notify(): void {
     if (!this.#waiting) return;
     for (const { resolve } of this.#waiting.values()) resolve();
@@ -264,6 +265,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
   /** Called before a batch is emitted. */
   protected checkBeforeEmit?(): Promise<unknown> | undefined;
 
+  /** Returns the cursor as a reader: an async iterable, and `next` for batches. Ending an iteration leaves the log. */
   toReader(): Reader<Emitted> {
     return createReader(
       () => this.#next(),
@@ -376,6 +378,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     this.#log.onReaderLeft();
   }
 
+  /** Stops reading, once, and wakes its own pending read, which then ends. */
   leave(): void {
     if (this.hasLeft) return;
     this.leaveLog();

@@ -264,6 +264,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     else closeIfEnded(runLog).catch((error: unknown) => warn(run_id, error));
   }
 
+  /** Reads the runs of other processes that have subscribers, of one thread or all. Does not wait. */
   function checkRuns(thread_id?: string): void {
     for (const entry of [...remoteRuns.values()]) {
       if (thread_id === undefined || thread_id === entry.thread_id) void entry.poller.read();

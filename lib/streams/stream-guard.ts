@@ -140,6 +140,7 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
       const loss = Promise.withResolvers<never>();
       const guard = open(grant, thread, (reason) => loss.reject(reason ?? notFoundError("run", run_id)));
       if (!guard) return pending;
+      /** Returns the value, unless the thread is no longer visible: then rejects as if it did not exist. */
       async function guarded(waiting: StreamGuard): Promise<unknown> {
         try {
           const value = await Promise.race([unguarded, loss.promise]);
@@ -194,11 +195,13 @@ class ResponseGuard implements StreamGuard {
     this.#watch.listeners.add(this.#onExcluded);
   }
 
+  /** Returns false if the thread is no longer visible to the caller. Checks it again first, if a change was seen. */
   async mayContinue(): Promise<boolean> {
     if (!this.#isLost && this.#watch) await this.#watch.check();
     return !this.#isLost;
   }
 
+  /** Ends the guard and its checks. */
   close(): void {
     this.#isClosed = true;
     this.#cancelRecheck();
@@ -249,6 +252,7 @@ class VisibilityWatch {
     if (this.#isDue()) await this.#readOnce();
   }
 
+  /** Removes the listener. The watch ends with the last one. */
   leave(listener: () => void): void {
     this.listeners.delete(listener);
     if (this.listeners.size === 0) this.#close();
@@ -279,6 +283,7 @@ class VisibilityWatch {
     else if (changes === this.#changes) this.#checkedAt = now;
   }
 
+  /** Ends the watch and tells all listeners that the thread is no longer visible. */
   #exclude(): void {
     const listeners = [...this.listeners];
     this.#close();

@@ -112,6 +112,7 @@ export class ThreadEventCursor extends LogCursor<SerializedEvent, StoredThreadEv
     return await serializer.readPage(log.pages, scope, thread_id, { after: this.position, methods });
   }
 
+  /** Returns the event as its subscriber gets it; null if the filter excludes it. A promise where values must be loaded. */
   protected toEmitted(
     event: SerializedEvent | StoredThreadEvent,
   ): SerializedEvent | null | Promise<SerializedEvent | null> {
@@ -124,6 +125,7 @@ export class ThreadEventCursor extends LogCursor<SerializedEvent, StoredThreadEv
     return this.#guard?.mayContinue();
   }
 
+  /** Leaves the log and ends the guard of the thread. */
   protected override leaveLog(): void {
     super.leaveLog();
     this.#guard?.close();

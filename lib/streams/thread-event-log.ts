@@ -127,6 +127,7 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     void this.#poller.read();
   }
 
+  /** Notes that the thread must be checked, if it has changed. Does nothing otherwise. */
   #noteChange(hasChanged: boolean): void {
     this.#mustCheckThread ||= hasChanged;
     if (hasChanged) this.changes++;
@@ -178,6 +179,7 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     this.clear(0);
   }
 
+  /** Closes the log when the last reader has left. */
   override onReaderLeft(): void {
     super.onReaderLeft();
     if (this.readers === 0) this.close();

@@ -73,6 +73,10 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
   bus.subscribe("events", null, (thread_id) => thread_id !== undefined && logs.get(thread_id)?.read());
 
   return {
+    /**
+     * Returns a reader of the events of a thread, which ends at once if the service stops. The first reader opens the log of the
+     * thread. Tells the owner of each reader.
+     */
     subscribe(scope, thread_id, filter) {
       const log = logs.get(thread_id) ?? open(thread_id);
       options.onReader(thread_id);
@@ -85,6 +89,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       await logs.get(thread_id)?.findThread(scope);
     },
 
+    /** Yields the stored events that the filter includes, after its position or the start of the replay, and then ends. */
     async *readStored(scope, thread_id, filter) {
       const isIncluded = compileFilter(filter);
       replays++;
@@ -100,6 +105,10 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       }
     },
 
+    /**
+     * Counts the stored events that each filter includes, and returns the last position; 0 for a thread without events. Reads all
+     * of these events.
+     */
     async count(scope, thread_id, filters) {
       const last = await storage.getLastEventSeq(scope, thread_id);
       const counters = filters.map((filter) => ({

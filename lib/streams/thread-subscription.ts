@@ -306,12 +306,14 @@ export async function subscribeThread(
   let isDeleted = false;
   let hasLeft = false;
   const change = new ChangeNotifier();
+  /** Notes that the list of runs is old, and wakes the reader. */
   const refreshSoon = (): void => {
     runs.stale = true;
     change.notify();
   };
   const unsubscribe = bus.subscribe("thread", thread_id, refreshSoon);
 
+  /** Opens the frames of a run. If the subscriber has left meanwhile, leaves them at once. */
   async function open(entry: ThreadRun, run: RunRow): Promise<RunFrameSource> {
     const { frames } = await options.read(run, entry.after);
     if (hasLeft) frames.leave();

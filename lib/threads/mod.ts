@@ -194,6 +194,7 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       }
       return await states.runPaced(() => readThread(result.thread));
     },
+    /** Returns the thread with its current state, or with `state: false` with null values. Throws `not_found`. */
     async get(scope, thread_id, { include, state = true } = {}) {
       if (state) return await readThread(await requireFreshThread(scope, thread_id), include);
       return { ...toThread(await requireThread(scope, thread_id), include), values: null };
@@ -245,6 +246,7 @@ export function createThreads(options: ThreadOptions): InternalThreads {
     history: async (scope, thread_id, query) => await states.history(await requireThread(scope, thread_id), query),
     historyEach: async (scope, thread_id, query, add) =>
       await states.historyEach(await requireThread(scope, thread_id), query, add),
+    /** Returns how much is stored for the thread. Throws `not_found`. */
     async storage(scope, thread_id) {
       const { thread_id: id } = await requireThread(scope, thread_id);
       const size = await storage.getThreadSize(deploymentScope, id);

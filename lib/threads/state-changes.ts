@@ -305,6 +305,7 @@ const threadBusyError = (thread_id: string): ServiceError =>
     `Thread ${thread_id} is already running a task. Wait for it to end, then change the state.`,
   );
 
+/** Returns the update for the executor. Empty members of its command are omitted. */
 function toStateUpdate({ values = null, command, as_node }: Superstep["updates"][number]): StateUpdate {
   if (!command) return { values, as_node };
   const { update, resume, goto } = command;

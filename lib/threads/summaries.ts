@@ -157,6 +157,10 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
   }
 
   return {
+    /**
+     * Returns a page of threads with titles, last changed first; empty for an unknown assistant. With a text, a bounded number of
+     * threads is searched, so a page may be short before the end. Throws `invalid`.
+     */
     async list(scope, query = {}) {
       const { text, status, cursor } = query;
       const limit = Math.min(query.limit ?? 50, MAX_PAGE_SIZE);
@@ -182,6 +186,10 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
       return { items, next: hasMore ? `o${offset + scannedCount}` : null };
     },
 
+    /**
+     * Returns a page of the threads that wait for answers, longest first, with their interrupts. A state that cannot be read is
+     * left out of its thread. Throws `invalid`.
+     */
     async inbox(scope, query = {}) {
       const limit = Math.min(query.limit ?? 20, MAX_PAGE_SIZE);
       const offset = decodeOffset(query.cursor);

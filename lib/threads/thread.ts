@@ -166,6 +166,7 @@ export function createThreadSearches(storage: Storage, states: States): Internal
     }
   }
 
+  /** Returns a page of rows. A filter on values reads the states of all threads that may match. */
   async function readPage(scope: Scope, query: ThreadSearch, check?: () => void): Promise<PageOf<ThreadRow>> {
     const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", metadata, status, ids } = query;
     const toNextOffset = (total: number): number | null => (offset + limit < total ? offset + limit : null);
@@ -208,6 +209,7 @@ export function createThreadSearches(storage: Storage, states: States): Internal
 
   return {
     searchEach,
+    /** Returns a page of threads with the requested members. */
     async search(scope, query = {}) {
       const items: Partial<Thread>[] = [];
       let page: Omit<PageOf<unknown>, "items"> = { total: 0, next: null };
@@ -283,6 +285,7 @@ export function compileExtract(paths: Readonly<Record<string, string>>): {
   };
 }
 
+/** Returns the member or element; null if there is none. Negative numbers count from the end. */
 function readPathStep(value: Json, step: string | number): Json {
   if (typeof step === "number") return Array.isArray(value) ? (value.at(step) ?? null) : null;
   return isObject(value) && Object.hasOwn(value, step) ? (value[step] ?? null) : null;

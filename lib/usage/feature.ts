@@ -16,6 +16,7 @@ export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
   return {
     resources: { usage },
     claim: { trace: { workspace_id, project_id, counted: settings.usage.enabled } },
+    /** Returns the usage to add to the trace; an empty object if none was reported. */
     finish(_run, _values, report) {
       const reported = report.usage();
       return reported ? { usage: reported } : {};

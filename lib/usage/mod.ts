@@ -37,6 +37,7 @@ const LATE_COMMIT_GRACE_MS = 120_000;
 
 /** Creates the operations on usage. The code of reports is imported when one is requested. */
 export function createUsage({ storage, identity, environment, enabled, unreadable_workspaces }: UsageOptions): Usage {
+  /** Throws `usage_disabled` without usage reporting, and `permission_missing`. */
   function admit(caller: Caller): void {
     if (!enabled) throw new ServiceError("usage_disabled", "Usage reporting is not enabled");
     requireOrganizationPermission(caller, "organization:read");

@@ -41,6 +41,7 @@ export function isPublicResolvedAddress(text: string): boolean {
 
 const EMBEDDING_RANGES = [ipaddr.IPv6.parseCIDR("::ffff:0:0/96"), ipaddr.IPv6.parseCIDR("64:ff9b::/96")];
 
+/** Returns true for an address of the public internet. Those of cloud services for machines do not count. */
 function isPublic(address: Address): boolean {
   if (address.range() !== "unicast") return false;
   if (address instanceof ipaddr.IPv6) return address.match(GLOBAL_UNICAST);

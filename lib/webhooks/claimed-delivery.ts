@@ -31,6 +31,10 @@ export function createClaimedDeliverySender(
   const { storage, scope, environment, settings } = options;
   const attempt = createDeliveryAttempt(options);
 
+  /**
+   * Sends a delivery, and stores the attempt and when the next one is due. Failures are logged, and so is a claim that was lost
+   * meanwhile: then nothing is stored.
+   */
   async function sendAndRecord(row: DeliveryRow, token: string, controller: AbortController): Promise<void> {
     const attemptedAt = environment.now();
     const result = await attempt(row, attemptedAt, controller);
@@ -95,6 +99,7 @@ function planNextAttempt(
   return { state: "pending", due_at: now + Math.max(jitteredDelay, requestedDelay) };
 }
 
+/** Returns the milliseconds to wait, of a number of seconds or a date; NaN for another text. May be negative. */
 function parseRetryAfter(text: string, now: number): number {
   if (/^\d+$/.test(text)) return Number(text) * 1000;
   return /^[A-Z][a-z]+,? .*\d/.test(text) ? Date.parse(text) - now : Number.NaN;

@@ -176,6 +176,7 @@ export function decodeSecret(secret: string): Uint8Array | null {
 function resolveSecrets(input: unknown, prefixes: Prefixes, env: EnvVars, report: Report): readonly Uint8Array[] {
   if (input === undefined) return [];
   const location = ["webhooks", "signing_secret"];
+  /** Reports the problem and returns no secrets. */
   const invalid = (loc: InputIssue["loc"]): [] => {
     report(loc, "invalid_signing_secret", "must be whsec_ and base64 of 24 to 64 bytes, or a list of such secrets");
     return [];
@@ -309,6 +310,7 @@ function isUsableName(loc: InputIssue["loc"], name: string, isRepeated: boolean,
 
 /** Returns the value of a header with its templates filled in and trimmed, or null after reporting a problem. */
 function resolveValue(loc: InputIssue["loc"], value: unknown, variables: Variables): string | null {
+  /** Reports the problem and returns null. */
   const invalid = (msg: string): null => {
     variables.report(loc, "invalid_header_value", msg);
     return null;

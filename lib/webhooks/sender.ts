@@ -99,6 +99,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
       });
   }
 
+  /** Polls after this time, instead of the time that was set before. Does nothing once it stops. */
   function schedulePoll(ms: number): void {
     cancelPoll();
     if (!isStopping) cancelPoll = environment.timer(ms, poll);

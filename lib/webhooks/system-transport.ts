@@ -31,6 +31,7 @@ export async function createSystemTransport(
     return {
       // The system's resolver instead of DNS queries: it reads /etc/hosts too. Its results are checked like any other.
       resolve: async (host) => (await dns.lookup(host, { all: true, verbatim: true })).map(({ address }) => address),
+      /** Sends the request to one of the checked addresses, over Node's HTTP client, which is loaded at the first call. */
       async send(request, addresses, signal) {
         const { sendHttpRequest } = await import("./http-client.ts");
         const { protocol } = new URL(request.url);

@@ -35,6 +35,10 @@ function measureSkew(response: Response): void {
 export const serverNow = (): number => Date.now() + skew.value;
 
 let probing = false;
+/**
+ * Marks the server as away and asks it again and again, with growing delays, until it answers. Then calls the listeners. Does
+ * nothing if a probe is running.
+ */
 async function probe(): Promise<void> {
   if (probing) return;
   probing = true;
@@ -97,6 +101,7 @@ export interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
+/** Returns the URL of a route. Empty, null and undefined parameters are omitted; a list becomes several. */
 function toUrl(path: string, query: CallOptions["query"] = {}): URL {
   const url = new URL(`${API}${path}`);
   for (const [name, value] of Object.entries(query)) {

@@ -31,6 +31,7 @@ export function readErrorMessage(status: number, body: string): string {
   return body.length > 0 && body.length < 300 ? body : `The server answered ${status}`;
 }
 
+/** Returns the message of an error, a text as it is, or the JSON of another value. */
 export function formatError(error: unknown): string {
   if (error instanceof Error) return error.message;
   return typeof error === "string" ? error : JSON.stringify(error);

@@ -9,6 +9,7 @@ export interface Credential {
 
 const STORAGE_KEY = "greenroom.credential";
 
+/** Returns the credential of this tab; null if there is none or it is damaged. */
 function readStoredCredential(): Credential | null {
   try {
     return JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null") as Credential | null;
@@ -26,6 +27,7 @@ export const declined = signal(false);
 
 let waiting: ((hasKey: boolean) => void)[] = [];
 
+/** Closes the prompt and lets the waiting requests go on: with the key, or without one, which counts as declined. */
 function resolveWaiters(hasKey: boolean): void {
   refusal.value = null;
   declined.value = !hasKey && waiting.length > 0;
@@ -36,6 +38,7 @@ function resolveWaiters(hasKey: boolean): void {
 
 export const declineCredential = (): void => resolveWaiters(false);
 
+/** Keeps the credential for this tab, or forgets it for null. Waiting requests go on. */
 export function saveCredential(value: Credential | null): void {
   credential.value = value;
   if (value) sessionStorage.setItem(STORAGE_KEY, JSON.stringify(value));

@@ -11,6 +11,7 @@ import { Notices } from "./notices.tsx";
 import { go, pageAddress, toHref, view } from "./router.ts";
 import { VIEWS } from "./views.ts";
 
+/** Shows the links to the views. Reads every ten seconds how many threads wait. */
 function Navigation({ isOpen, close }: { readonly isOpen: boolean; readonly close: () => void }): VNode {
   const inbox = useResource(
     "inbox/count",
@@ -46,6 +47,7 @@ function Navigation({ isOpen, close }: { readonly isOpen: boolean; readonly clos
   );
 }
 
+/** Shows the prompt for a key after the server has refused a request; else nothing. It saves the key and the requests go on. */
 function KeyPrompt(): VNode | null {
   const [scheme, setScheme] = useState<Scheme>("x-api-key");
   const refused = refusal.value;
@@ -150,6 +152,7 @@ function SelectedView(): VNode {
   return View ? <View key={name} /> : <div />;
 }
 
+/** Binds `g` and a letter to a view. Shows nothing. */
 function GoKey({
   name,
   letter,
@@ -163,6 +166,10 @@ function GoKey({
   return null;
 }
 
+/**
+ * Shows the page: navigation, the selected view, notices, prompts, and a warning while the server does not answer. Binds the keys
+ * of the page.
+ */
 export function Frame(): VNode {
   const [isMenuOpen, setMenuOpen] = useState(false);
   const [isHelpOpen, setHelpOpen] = useState(false);

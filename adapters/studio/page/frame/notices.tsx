@@ -17,6 +17,7 @@ function removeNotice(id: number): void {
   notices.value = notices.value.filter((notice) => notice.id !== id);
 }
 
+/** Shows a notice for a while. At most four are shown. */
 export function notify(text: string, kind: Notice["kind"] = "done", ms = 4000): void {
   const id = ++lastNoticeId;
   notices.value = [...notices.value.slice(-3), { id, text, kind }];
@@ -53,6 +54,9 @@ export function removeWithUndo(text: string, key: string, action: () => Promise<
   const show = (): void => {
     deletedIds.value = new Set([...deletedIds.value].filter((id) => id !== key));
   };
+  /**
+   * Deletes for good, at once, also when the page closes. Shows the thing again afterwards, which matters only if that failed.
+   */
   const finish = (): void => {
     clearTimeout(timer);
     removeEventListener("pagehide", finish);
@@ -61,6 +65,7 @@ export function removeWithUndo(text: string, key: string, action: () => Promise<
   };
   const timer = setTimeout(finish, 5000);
   addEventListener("pagehide", finish);
+  /** Keeps the thing: cancels the deletion and shows it again. */
   const undoDeletion = (): void => {
     clearTimeout(timer);
     removeEventListener("pagehide", finish);

@@ -18,6 +18,7 @@ function decodeSegment(part: string): string {
   }
 }
 
+/** Returns the view, the ids and the query of the current URL; the view is `threads` if there is none. */
 function readAddress(): PageAddress {
   const [view = "", ...ids] = location.pathname.slice(STUDIO.length).split("/").filter(Boolean).map(decodeSegment);
   return { view: view || "threads", ids, query: new URLSearchParams(location.search) };
@@ -58,6 +59,7 @@ export function toListHref(path: readonly string[], changes: QueryValues = {}): 
   return toHref(path, { ...Object.fromEntries(filters), ...changes });
 }
 
+/** Shows another address without a reload. Does nothing if it is the current one. */
 export function go(href: string, { replace = false }: { readonly replace?: boolean } = {}): void {
   if (href === location.pathname + location.search) return;
   history[replace ? "replaceState" : "pushState"](null, "", href);

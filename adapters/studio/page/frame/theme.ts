@@ -4,6 +4,7 @@ import { effect, signal } from "@preact/signals";
 export type Theme = "system" | "light" | "dark";
 const STORAGE_KEY = "greenroom.theme";
 
+/** Returns the stored theme, or `system`. */
 function readStoredTheme(): Theme {
   const value = localStorage.getItem(STORAGE_KEY);
   return value === "light" || value === "dark" ? value : "system";
@@ -14,6 +15,7 @@ export const theme = signal<Theme>(readStoredTheme());
 const system = matchMedia("(prefers-color-scheme: dark)");
 export const isDark = signal(false);
 
+/** Applies the theme to the page now and at each change, and stores it. It never stops. */
 export function followTheme(): void {
   effect(() => {
     if (theme.value === "system") {

@@ -79,6 +79,7 @@ const WORDS: Readonly<Record<DecisionType, readonly [label: string, key: string,
   respond: ["Respond", "", "Respond"],
 };
 
+/** Binds the key of a decision. Shows nothing. */
 function DecisionKey(props: { readonly type: DecisionType; readonly choose: () => void }): null {
   const [label, key] = WORDS[props.type];
   useKey(key, `${label} the action`, ({ repeat }) => {
@@ -108,6 +109,7 @@ function ActionCard({ draftKey, action, edited, busy, hasKeys, decide }: ActionP
   const isOpening = useRef(false);
   const { mode, text, args = action.args } = typed;
   const problem = findProblem(typed, args);
+  /** Approves at once; other decisions open their form first. */
   const choose = (type: DecisionType): void => {
     if (type === "approve") decide({ type });
     else {
@@ -120,6 +122,7 @@ function ActionCard({ draftKey, action, edited, busy, hasKeys, decide }: ActionP
     isOpening.current = false;
   }, [mode]);
   useKey("Escape", "Back to the decisions", () => set({ mode: "" }), { when: hasKeys && mode !== "", inFields: true });
+  /** Sends the decision of the open form. If its text is not valid, shows why instead. */
   const send = (): void => {
     setRefused(problem !== "");
     if (problem || busy || mode === "") return;

@@ -60,6 +60,7 @@ function formatTimes(splits: readonly number[]): string[] {
   );
 }
 
+/** Draws lines or stacked bars over times, in the colours of the theme and the width of the page. Empty without times. */
 export function Chart({ label, times, lines, kind = "lines", height = 160, format, range }: ChartProps): VNode {
   const box = useRef<HTMLDivElement>(null);
   const dark = isDark.value;
@@ -68,6 +69,7 @@ export function Chart({ label, times, lines, kind = "lines", height = 160, forma
     const { current } = box;
     if (!current || times.length === 0) return;
     const style = getComputedStyle(current);
+    /** Returns the computed colour of a style variable, read from an element that is added for it and removed. */
     const colour = (name: string): string => {
       const probe = document.createElement("span");
       probe.style.color = `var(${name})`;

@@ -7,6 +7,7 @@ import { skew } from "../api/client.ts";
 import { Failure, formatError } from "../api/failure.ts";
 import { notify } from "../frame/notices.tsx";
 
+/** Copies a text and shows a notice, also if the browser refuses. Never rejects. */
 export async function copy(text: string, what = "Copied"): Promise<void> {
   await navigator.clipboard.writeText(text).then(
     () => notify(what, "done", 1500),
@@ -54,6 +55,7 @@ const UNITS = [
   [60, "m"],
 ] as const;
 
+/** Returns how long ago a time was, or when it comes, in one unit; `now` for a few seconds. */
 function formatRelativeTime(time: number, now: number): string {
   const seconds = Math.round((now - time) / 1000);
   const size = Math.abs(seconds);
@@ -76,6 +78,7 @@ export function Time({ at }: { readonly at: string | null | undefined }): VNode 
   );
 }
 
+/** Returns a duration in one or two units; a dash for none. */
 export function formatDuration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined) return "–";
   if (ms < 1000) return `${Math.round(ms)} ms`;
@@ -119,6 +122,7 @@ const STATUSES: Readonly<Record<string, readonly [sign: string, text: string]>> 
   ok: ["✓", "ok"],
 };
 
+/** Shows the sign and text of a status; with `short` only the sign. An unknown one shows its own text. */
 export function Status({ value, short = false }: { readonly value: string; readonly short?: boolean }): VNode {
   const [sign, text] = STATUSES[value] ?? ["○", value];
   return (

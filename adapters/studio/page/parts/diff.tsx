@@ -25,11 +25,13 @@ function findChanges(before: unknown, after: unknown, path = ""): Change[] {
 }
 
 const MAX_SHOWN_CHANGES = 200;
+/** Returns the text of one side of a change, cut after 4,000 characters. */
 const formatSide = (value: unknown): string => {
   const text = typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
   return text.length > 4000 ? `${text.slice(0, 4000)}… (${text.length.toLocaleString()} characters)` : text;
 };
 
+/** Shows the members that differ between two values, up to a limit, or that nothing changed. */
 export function Diff({ before, after }: { readonly before: unknown; readonly after: unknown }): VNode {
   const changes = findChanges(before, after);
   if (changes.length === 0) return <p class="faint">Nothing changed.</p>;

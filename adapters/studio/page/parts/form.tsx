@@ -72,6 +72,7 @@ interface JsonFieldProps {
 
 const formatJson = (value: unknown): string => JSON.stringify(value, null, 2) ?? "";
 
+/** Returns why a text is no JSON; empty if it is, also for an empty text. */
 function findJsonProblem(text: string): string {
   try {
     JSON.parse(text.trim() || "null");
@@ -137,6 +138,10 @@ interface FieldProps {
 const isLongText = (value: unknown): boolean =>
   typeof value === "string" && (value.length > 60 || value.includes("\n"));
 
+/**
+ * Shows the input for one value by its schema: a choice, a checkbox, a number, a text, a nested form, or JSON for everything
+ * else. An empty number is undefined.
+ */
 function Control({ id, schema, value, change, name, root }: FieldProps & { readonly id: string }): VNode {
   const type = getSchemaType(schema);
   // Decided once: another element would take the focus from a person who types.

@@ -36,6 +36,10 @@ function findResponseSchema({ value, response_schema }: WaitingInterrupt): Schem
   return isObject(schema) ? schema : null;
 }
 
+/**
+ * Shows the form for an answer: buttons for offered choices, a form by the schema, JSON or text. What is typed is kept as a
+ * draft. An answer that does not fit the schema is not sent.
+ */
 function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
   const { value } = interrupt;
   const schema = findResponseSchema(interrupt);
@@ -129,6 +133,7 @@ function findUndisplayedValue(value: unknown, prompt: string | null): unknown {
   return remaining.length > 0 ? Object.fromEntries(remaining) : undefined;
 }
 
+/** Shows one interrupt with its prompt, and the form of an approval or a free answer. */
 function InterruptCard({ hasKeys, ...props }: AnswerProps & { readonly hasKeys: boolean }): VNode {
   const { interrupt, answer, busy } = props;
   const request = readHumanRequest(interrupt.value);
@@ -165,6 +170,10 @@ export function Interrupts({ interrupts, busy, answer }: InterruptsProps): VNode
   const [tries, setTries] = useState(0);
   const open = interrupts.filter(({ interrupt_id }) => !Object.hasOwn(answers, interrupt_id));
   const nextDecision = open.find(({ value }) => readHumanRequest(value));
+  /**
+   * Keeps the answer to one interrupt. With the last one, sends all of them and discards the drafts; if that fails, all are asked
+   * again.
+   */
   const saveAnswer = (interrupt_id: string, value: unknown): void => {
     const all = { ...answers, [interrupt_id]: value };
     setAnswers(all);

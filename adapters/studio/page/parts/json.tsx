@@ -12,6 +12,7 @@ export const isObject = (value: unknown): value is Record<string, unknown> =>
 
 const isBranch = (value: unknown): value is object => typeof value === "object" && value !== null;
 
+/** Returns a short text for a list or an object: its length, or its first four names. */
 function summarize(value: object): string {
   if (Array.isArray(value)) return value.length === 0 ? "[]" : `[${value.length}]`;
   const names = Object.keys(value);
@@ -20,6 +21,7 @@ function summarize(value: object): string {
   return `{ ${preview}${names.length > 4 ? ", …" : ""} }`;
 }
 
+/** Shows a value that has no members. A long text is cut and can be extended. */
 function Leaf({ value }: { readonly value: unknown }): VNode {
   const [visibleLength, setVisibleLength] = useState(INITIAL_CHARS);
   if (typeof value !== "string") return <span class={`leaf ${typeof value}`}>{String(value)}</span>;
@@ -42,6 +44,7 @@ interface BranchProps {
   readonly open: number;
 }
 
+/** Shows a value with its members, which can be folded; open down to depth `open`. Long lists are cut and can be extended. */
 function Branch({ name, value, depth, open }: BranchProps): VNode {
   const [isOpen, setOpen] = useState(depth < open);
   const [visibleCount, setVisibleCount] = useState(INITIAL_MEMBERS);
@@ -77,6 +80,7 @@ function Branch({ name, value, depth, open }: BranchProps): VNode {
   );
 }
 
+/** Lets the browser save a text as a file. */
 export function download(name: string, text: string, type = "application/json"): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement("a");
@@ -118,6 +122,7 @@ interface JsonProps {
   readonly name?: string;
 }
 
+/** Shows a value as a tree. With a name, it can be copied and downloaded. */
 export function Json({ value, open = 2, name }: JsonProps): VNode {
   const text = (): string => JSON.stringify(value, null, 2) ?? "null";
   return (

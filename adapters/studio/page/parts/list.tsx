@@ -21,6 +21,10 @@ interface ListProps<T> {
 /** The number of rows that are rendered above and below those in sight. */
 const OVERSCAN_ROWS = 8;
 
+/**
+ * Shows a long list, of which only the rows in view exist. Binds j, k and Enter to choose and open rows, and loads more rows at
+ * the end.
+ */
 export function List<T>(props: ListProps<T>): VNode {
   const { items, rowHeight, getKey, toHref, current, row, loadMore, label, head } = props;
   const box = useRef<HTMLDivElement>(null);
@@ -31,6 +35,7 @@ export function List<T>(props: ListProps<T>): VNode {
   const lastChosenIndex = useRef(-1);
   if (chosenIndex >= 0) lastChosenIndex.current = chosenIndex;
 
+  /** Sets which rows exist from what is in view. */
   const updateVisibleRange = (): void => {
     const { scrollTop = 0, clientHeight = 800 } = box.current ?? {};
     const first = Math.max(0, Math.floor(scrollTop / rowHeight) - OVERSCAN_ROWS);
@@ -46,6 +51,7 @@ export function List<T>(props: ListProps<T>): VNode {
   useEffect(() => {
     if (loadMore && to >= items.length) loadMore();
   }, [to, items.length, loadMore]);
+  /** Scrolls as little as needed to show a row. Does nothing for -1. */
   const reveal = (index: number): void => {
     const { current: list } = box;
     if (!list || index < 0) return;
@@ -59,6 +65,7 @@ export function List<T>(props: ListProps<T>): VNode {
     reveal(items.findIndex((item) => getKey(item) === current));
   }, [current]);
 
+  /** Chooses the row that is `step` further, within the list, and shows it. Does not open it. */
   const move = (step: number): void => {
     const from = chosenIndex >= 0 ? chosenIndex : lastChosenIndex.current - (step > 0 ? 1 : 0);
     const next = Math.min(items.length - 1, Math.max(0, from + step));

@@ -49,6 +49,7 @@ interface BlockProps {
   readonly token: Token;
 }
 
+/** Shows a block as sanitized HTML. */
 function Html({ raw, token }: BlockProps): VNode {
   const html = useMemo(() => sanitize(marked.parser([token])), [raw]);
   // biome-ignore lint/security/noDangerouslySetInnerHtml: sanitized above
@@ -90,11 +91,13 @@ class BoundedLexer extends Lexer {
   #work = 0;
   #level = 0;
 
+  /** Throws if the text takes more work than allowed; the caller then shows it as plain text. */
   #addWork(work: number): void {
     this.#work += work;
     if (this.#work > MAX_WORK) throw new Error("too much work");
   }
 
+  /** Throws if the text is nested too deeply. */
   #nested<T>(read: () => T): T {
     this.#level += 1;
     if (this.#level > MAX_LEVELS) throw new Error("too deep");
@@ -108,6 +111,7 @@ class BoundedLexer extends Lexer {
     return super.inline(text, tokens);
   }
 
+  /** Parses inline text. Throws if that takes more work than allowed, by an estimate before the parse. */
   override inlineTokens(text: string, tokens?: Token[]): Token[] {
     const signs = text.match(/[!-/:-@[-`{-~]/g)?.length ?? 0;
     const longest = (text.match(/\S{64,}|\s{64,}/g) ?? []).reduce((most, { length }) => Math.max(most, length), 0);
@@ -124,6 +128,7 @@ class BoundedLexer extends Lexer {
 const MAX_ELEMENTS = 40_000;
 const INLINE_TYPES = /^(?:text|strong|em|codespan|link|del|br|escape|image)$/;
 
+/** Returns an estimate of the number of elements that the tokens make on the page. */
 function countElements(tokens: Token[]): number {
   let parts = 20 * tokens.length;
   marked.walkTokens(tokens, ({ type, raw }) => {

@@ -9,6 +9,7 @@ interface SheetProps {
   readonly side?: boolean;
 }
 
+/** Shows a dialog over the page, opened at once. Escape calls `close`; the caller must remove it. */
 export function Sheet({ title, close, children, side = false }: SheetProps): VNode {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {

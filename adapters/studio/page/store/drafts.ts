@@ -4,6 +4,7 @@ import { createContext } from "preact";
 
 const KEY_PREFIX = "greenroom.typed.";
 
+/** Returns the drafts of this tab. Damaged ones are left out. */
 function readStoredDrafts(): Map<string, unknown> {
   const stored = new Map<string, unknown>();
   for (const itemName of Object.keys(sessionStorage).filter((name) => name.startsWith(KEY_PREFIX))) {

@@ -29,6 +29,7 @@ const MAX_UNUSED_ENTRIES = 100;
 const FRESH_MS = 800;
 const entries = new Map<string, CacheEntry<unknown>>();
 
+/** Returns the cached entry of a key, which loads with `load` from now on. Adds an empty one if there is none; reads nothing. */
 function getOrCreateEntry<T>(key: string, load: Load<T>): CacheEntry<T> {
   const existing = entries.get(key) as CacheEntry<T> | undefined;
   if (existing) {
@@ -48,6 +49,10 @@ function getOrCreateEntry<T>(key: string, load: Load<T>): CacheEntry<T> {
   return created;
 }
 
+/**
+ * Loads an entry, in place of a load that is running, and schedules the next one. An error keeps the previous data. Never
+ * rejects.
+ */
 async function read<T>(entry: CacheEntry<T>): Promise<void> {
   entry.reading?.abort();
   clearTimeout(entry.timer);
@@ -69,6 +74,7 @@ async function read<T>(entry: CacheEntry<T>): Promise<void> {
   }
 }
 
+/** Schedules the next read of an entry that polls. Does nothing if nobody uses it or the page is hidden. */
 function scheduleNextRead<T>(entry: CacheEntry<T>): void {
   clearTimeout(entry.timer);
   if (entry.pollIntervalMs === 0 || entry.users === 0 || document.hidden) return;
@@ -77,6 +83,7 @@ function scheduleNextRead<T>(entry: CacheEntry<T>): void {
   }, entry.pollIntervalMs);
 }
 
+/** Removes the oldest entries that nobody uses, if there are too many. */
 function evictUnusedEntries(): void {
   const unused = [...entries].filter(([, entry]) => entry.users === 0);
   for (const [key] of unused.slice(0, Math.max(0, unused.length - MAX_UNUSED_ENTRIES))) entries.delete(key);

@@ -26,6 +26,7 @@ const HEIGHT = 32;
 const getNodeName = (id: string): string => ({ __start__: "start", __end__: "end" })[id] ?? id;
 const getNodeWidth = (id: string): number => Math.max(56, getNodeName(id).length * 7.6 + 24);
 
+/** Returns the positions of the nodes and the points of the edges, by index. */
 function layOut({ nodes, edges }: GraphResponse) {
   const graph = new Layout({ multigraph: true });
   graph.setGraph({ rankdir: "TB", nodesep: 32, ranksep: 40, marginx: 8, marginy: 8 });
@@ -106,6 +107,7 @@ async function readRunningNodes(assistant_id: string, signal: AbortSignal): Prom
 
 const NO_NODES: ReadonlySet<string> = new Set();
 
+/** Shows the graph of an assistant. Nodes of running runs are lit, read every 1.5 seconds. */
 export function GraphTab({ assistant_id }: { readonly assistant_id: string }): VNode {
   const graph = useResource<GraphResponse>(`assistants/graph/${assistant_id}`, (signal) =>
     call("GET", `/assistants/${assistant_id}/graph`, { signal }),

@@ -25,6 +25,7 @@ function findAuthor(assistant: Version, all: readonly Version[]): string {
   return isOwn && typeof creator === "string" ? creator : "";
 }
 
+/** Shows the versions of an assistant and the differences between two of them; another version can be made active. */
 export function VersionsTab({ assistant }: { readonly assistant: Version }): VNode {
   const { assistant_id, version: latest } = assistant;
   const versions = useResource<Version[]>(
@@ -32,6 +33,7 @@ export function VersionsTab({ assistant }: { readonly assistant: Version }): VNo
     () => client.assistants.getVersions(assistant_id, { limit: 100 }) as unknown as Promise<Version[]>,
   );
   const { query } = pageAddress.value;
+  /** Makes a version active, shows a notice and reads the assistants again. */
   const setLatest = (version: number): void =>
     attempt("Set latest", async () => {
       await client.assistants.setLatest(assistant_id, version);

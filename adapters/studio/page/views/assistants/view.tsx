@@ -30,6 +30,7 @@ interface AssistantDraft {
   readonly metadata: unknown;
 }
 
+/** Shows the form of an assistant's settings. What is typed is a draft; saving adds a version. */
 function Settings({ assistant }: { readonly assistant: VersionedAssistant }): VNode {
   const { assistant_id } = assistant;
   const schemas = useSchemas(assistant_id);
@@ -43,6 +44,7 @@ function Settings({ assistant }: { readonly assistant: VersionedAssistant }): VN
   const draftKey = `assistant ${assistant_id}`;
   const typed = readDraft(draftKey, initial);
   const set = (change: Partial<AssistantDraft>): void => saveDraft(draftKey, { ...typed, ...change });
+  /** Saves the draft as a new version, reads the assistants again and discards the draft, unless it was changed meanwhile. */
   const save = (): void =>
     attempt("Save", async () => {
       const { version } = (await client.assistants.update(assistant_id, typed as never)) as VersionedAssistant;
@@ -116,12 +118,14 @@ function Schemas({ assistant_id }: { readonly assistant_id: string }): VNode {
   return <Ready of={schemas}>{(loaded) => <Json value={loaded} name={`schemas-${assistant_id}`} open={3} />}</Ready>;
 }
 
+/** Shows an assistant with its tabs. It can be copied and, unless the system made it, deleted. */
 function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
   const assistant = useResource<VersionedAssistant>(
     `assistants/one/${assistant_id}`,
     (signal) => client.assistants.get(assistant_id, { signal }) as Promise<VersionedAssistant>,
   );
   const tab = pageAddress.value.query.get("tab") ?? "settings";
+  /** Creates a copy of the assistant and opens it. */
   const duplicate = (from: VersionedAssistant): void =>
     attempt("Copy", async () => {
       const created = await client.assistants.create({
@@ -134,6 +138,7 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
       void refresh("assistants/");
       go(toHref(["assistants", created.assistant_id]));
     });
+  /** Leaves the assistant and deletes it after a while, unless that is undone. */
   const remove = (): void => {
     go(toListHref(["assistants"]));
     removeWithUndo(

@@ -48,6 +48,7 @@ function useScrollToEnd(changes: readonly unknown[]) {
   useLayoutEffect(() => {
     if (isAtEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, changes);
+  /** Notes whether the end is in view; only then new messages scroll the page. */
   const onScroll = (): void => {
     const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = box.current ?? {};
     isAtEnd.current = scrollHeight - scrollTop - clientHeight < 40;
@@ -90,6 +91,10 @@ function useTurnOperations(
   const { thread_id, source, assistant_id, context } = props;
   const { checkpoint_id } = source.state.value;
   return useMemo(() => {
+    /**
+     * Sends input as a new run, from a checkpoint if one is given. With `before`, the messages from that one on disappear at
+     * once. Does nothing without an assistant.
+     */
     const send: TurnOperations["send"] = async (input, from, before) => {
       if (!assistant_id) return;
       begin();
@@ -126,6 +131,7 @@ function useTurnOperations(
             }
           }),
         regenerate: (message) => attempt("Regenerate", async () => send(null, await findForkPoint(message), message)),
+        /** Shows the newest state that follows from a checkpoint; as the head if it is that. */
         branch(id) {
           if (!history) return;
           const newest = findNewestDescendant(history, id);
@@ -204,6 +210,10 @@ function Messages({ state, forks, turns, times, canChange, editing, setEditing, 
   );
 }
 
+/**
+ * Shows the conversation of a thread, its interrupts and errors, and the box for the next input. Binds keys to edit the last
+ * message and to stop the run.
+ */
 export function Chat(props: ChatProps): VNode {
   const { thread_id, source, assistant_id, schema } = props;
   const state = source.state.value;

@@ -36,6 +36,7 @@ interface Attachment {
 
 const MAX_ATTACHMENT_BYTES = 10 * 1024 * 1024;
 
+/** Reads a file as text or as a data URL. Rejects if it cannot be read. */
 function readFile(file: File, as: "text" | "data"): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
@@ -70,6 +71,7 @@ export function createId(): string {
   return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }
 
+/** Returns the input with one message of a person, with a new id. Its content is the text, or a list with the blocks. */
 export function createMessageInput(text: string, blocks: readonly ContentBlock[] = []): unknown {
   const content = blocks.length === 0 ? text : [...(text ? [{ type: "text", text }] : []), ...blocks];
   return { messages: [{ type: "human", content, id: createId() }] };
@@ -88,6 +90,9 @@ export function createExampleInput(schema: Schema | null): unknown {
   return { ...example, messages: [{ role: "user", content: "Hello" }] };
 }
 
+/**
+ * Shows the box for a message, with files. What is typed is a draft; it is cleared when it is sent and comes back if that fails.
+ */
 function MessageBox({ draftKey, running, disabled, isFresh, send, stop }: ComposerProps): VNode {
   const text = readDraft(toMessageDraftKey(draftKey), "");
   const setText = (typed: string): void => saveDraft(toMessageDraftKey(draftKey), typed || undefined);
@@ -108,6 +113,7 @@ function MessageBox({ draftKey, running, disabled, isFresh, send, stop }: Compos
     current.style.height = "auto";
     current.style.height = `${Math.min(current.scrollHeight, 240)}px`;
   }, [text, draftKey]);
+  /** Adds files to the message. Files that are too large are left out, with a notice. */
   const add = async (list: readonly File[]): Promise<void> => {
     for (const file of list) {
       if (file.size > MAX_ATTACHMENT_BYTES) {
@@ -118,6 +124,9 @@ function MessageBox({ draftKey, running, disabled, isFresh, send, stop }: Compos
       setFiles((before) => [...before, added]);
     }
   };
+  /**
+   * Sends the message and clears the box at once. If that fails, what was typed comes back. Does nothing for an empty message.
+   */
   const sendMessage = (): void => {
     if (disabled || (!text.trim() && files.length === 0)) return;
     const blocks = files.map(({ block }) => block);
@@ -212,6 +221,7 @@ function MessageBox({ draftKey, running, disabled, isFresh, send, stop }: Compos
   );
 }
 
+/** Shows the input of the next run: a message, or the form of the whole input, which is kept as a draft for each assistant. */
 export function Composer(props: ComposerProps): VNode {
   const { assistant_id, schema, hasMessages, mode, setMode, running, disabled, send, stop } = props;
   // Another assistant takes another input.

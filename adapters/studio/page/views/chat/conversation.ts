@@ -56,6 +56,7 @@ export class Conversation {
     for (const [scope, { call }] of this.#nested) if (!call) this.#nested.delete(scope);
   }
 
+  /** Takes over a state. Streamed messages that it has are no longer shown beside it. */
   #setValues(values: unknown): void {
     this.values = values;
     this.#complete = findMessages(values);
@@ -76,6 +77,7 @@ export class Conversation {
     for (const [key, message] of this.#pending) if (!(message instanceof StreamedMessage)) this.#pending.delete(key);
   }
 
+  /** Takes over an event: states, messages, tool times, starts and ends. Ignores others, and states of subgraphs. */
   handleEvent(event: ThreadEvent): void {
     const { data, timestamp, namespace } = event.params;
     if (event.method === "values") {
@@ -85,6 +87,10 @@ export class Conversation {
     else if (event.method === "lifecycle") this.#handleLifecycle(event, data as LifecycleData);
   }
 
+  /**
+   * Notes the start and end of subagents. A start of the run removes its error and what an earlier attempt has streamed; a
+   * failure sets the error.
+   */
   #handleLifecycle(event: ThreadEvent, { event: kind, error, graph_name = "", cause }: LifecycleData): void {
     if (!isRoot(event)) {
       const scope = event.params.namespace.join("|");
@@ -100,6 +106,7 @@ export class Conversation {
     } else if (kind === "failed") this.error = error ?? "The run failed";
   }
 
+  /** Adds a part to a streamed message, of the graph or of a subagent. Parts of a message without a start are ignored. */
   #handleMessage(namespace: readonly string[], data: MessageEvent): void {
     const key = data.run_id ?? namespace.join("|");
     const [scope = ""] = namespace;
@@ -116,6 +123,7 @@ export class Conversation {
     if (message instanceof StreamedMessage) message.handleEvent(data);
   }
 
+  /** Notes when a tool starts, and at its end how long it took. */
   #handleTool({ event, tool_call_id }: ToolData, timestamp: number): void {
     const since = this.#startTimes.get(tool_call_id);
     if (event === "tool-started") this.#startTimes.set(tool_call_id, timestamp);

@@ -174,6 +174,7 @@ class EventsSource implements ChatSource {
       void this.#follow(turn * SEQS_PER_CLAIM - 1);
   }
 
+  /** Ends the stream of events, if there is one. The run goes on. */
   #closeStream(): void {
     this.#stream?.abort();
     this.#stream = null;
@@ -219,6 +220,10 @@ class EventsSource implements ChatSource {
     }, POLL_INTERVAL_MS);
   }
 
+  /**
+   * Reads whether the thread has a new run, and if so, everything again. Does nothing while the page is hidden or shows an older
+   * state. Another error than a missing thread is ignored.
+   */
   async #poll(): Promise<void> {
     const { phase, checkpoint_id } = this.state.value;
     if (document.hidden || isAway.value || declined.value) return;
@@ -233,6 +238,7 @@ class EventsSource implements ChatSource {
     }
   }
 
+  /** Returns the id and status of the newest run; empty for none. Also updates what the thread waits for. */
   async #readNewestRunKey(): Promise<string> {
     const select = ["run_id", "status", "waiting_for"] as never;
     // Others may wait behind the one that sleeps.
@@ -243,6 +249,10 @@ class EventsSource implements ChatSource {
     return run ? `${run.run_id} ${run.status}` : "";
   }
 
+  /**
+   * Shows the messages of the input at once, and starts a run from the selected state, or from the head while the thread waits
+   * for an answer. Rejects if the run is refused.
+   */
   async send(turn: Turn): Promise<void> {
     const { value } = this.state;
     const selectedCheckpoint = turn.checkpoint_id === undefined ? value.checkpoint_id : turn.checkpoint_id;
@@ -283,6 +293,7 @@ class EventsSource implements ChatSource {
     }
   }
 
+  /** Cancels the running run, else the waiting one. Does nothing if there is none. */
   async stop(): Promise<void> {
     const { run_id } = this.state.value;
     const find = async (status: "running" | "pending"): Promise<string | undefined> =>
@@ -291,11 +302,13 @@ class EventsSource implements ChatSource {
     if (runToStop) await client.runs.cancel(this.#thread_id, runToStop, false, "interrupt");
   }
 
+  /** Shows the state of a checkpoint, or of the head for null. Resolves when it is read. */
   async show(checkpoint_id: string | null): Promise<void> {
     this.#set({ checkpoint_id });
     await this.reload();
   }
 
+  /** Ends the stream and the polls for good. */
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#pollTimer);

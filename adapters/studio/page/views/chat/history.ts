@@ -34,6 +34,7 @@ interface CheckpointResponse {
   readonly next: readonly string[];
 }
 
+/** Returns the newest checkpoints of a thread, newest first, without their values. */
 async function readNewest(thread_id: string, limit: number): Promise<readonly Checkpoint[]> {
   const answers = (await client.threads.getHistory(thread_id, {
     limit,
@@ -48,6 +49,7 @@ async function readNewest(thread_id: string, limit: number): Promise<readonly Ch
   }));
 }
 
+/** Returns the checkpoints with indexes by id and by parent, whose children are oldest first. */
 function toHistory(all: readonly Checkpoint[], isWhole: boolean): History {
   const children = new Map<string, Checkpoint[]>();
   for (const checkpoint of [...all].reverse()) {
@@ -60,6 +62,7 @@ function toHistory(all: readonly Checkpoint[], isWhole: boolean): History {
 /** The history of the thread that is open, as it was read last. */
 let lastRead: { readonly thread_id: string; readonly history: History } | undefined;
 
+/** Reads the checkpoints of a thread. Only new ones are read if it is the thread of the last call, which is cached. */
 async function readHistory(thread_id: string): Promise<History> {
   const before = lastRead?.thread_id === thread_id ? lastRead.history : undefined;
   let all = await readNewest(thread_id, before ? REFRESHED_CHECKPOINTS : MAX_CHECKPOINTS);
@@ -105,6 +108,7 @@ export function findNewestDescendant(history: History, checkpoint_id: string): s
 /** The messages by checkpoint. A checkpoint never changes, so they are read once. */
 const messagesByCheckpoint = new Map<string, Promise<readonly ChatMessage[]>>();
 
+/** Returns the messages at a checkpoint; empty if the state has none. Caches up to 200; a failed read is not cached. */
 function readMessages(thread_id: string, checkpoint_id: string): Promise<readonly ChatMessage[]> {
   const key = `${thread_id}/${checkpoint_id}`;
   const cached = messagesByCheckpoint.get(key);

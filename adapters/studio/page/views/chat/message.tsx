@@ -76,6 +76,10 @@ function PastSubagent({ call, result, read }: PastSubagentProps): VNode | null {
   return <Subagent nested={{ name: String(subagent_type), call: call.id, isOver: true, messages }} />;
 }
 
+/**
+ * Shows a tool call with its arguments, result and time, and the subagent that it ran. A past subagent is read when the card is
+ * opened.
+ */
 function ToolCard({ actions, call, result, running, ms, nested }: ToolCardProps): VNode {
   const [isOpen, setOpen] = useState(false);
   const failed = result?.status === "error";
@@ -110,6 +114,7 @@ function ToolCard({ actions, call, result, running, ms, nested }: ToolCardProps)
   );
 }
 
+/** Shows the result as a tree if it is JSON, else as text, cut if it is long. */
 function ToolResult({ message }: { readonly message: ChatMessage }): VNode {
   const text = getText(message);
   try {
@@ -125,6 +130,7 @@ function ToolResult({ message }: { readonly message: ChatMessage }): VNode {
   );
 }
 
+/** Shows the images and names of files of a message; nothing if it has none. */
 function Attachments({ message }: { readonly message: ChatMessage }): VNode | null {
   const blocks = getAttachments(message);
   if (blocks.length === 0) return null;
@@ -221,8 +227,10 @@ interface EditBoxProps {
   readonly close: () => void;
 }
 
+/** Shows the box to edit a message. What is typed is kept as a draft until it is cancelled. */
 function EditBox({ draftKey, text, save, close }: EditBoxProps): VNode {
   const value = readDraft(draftKey, text);
+  /** Discards the draft and closes the box. */
   const cancel = (): void => {
     discardDrafts(draftKey);
     close();
@@ -272,6 +280,7 @@ interface BubbleProps {
   readonly actions?: MessageActions;
 }
 
+/** Returns true if a message would look the same, so that it is not rendered again. */
 function hasSameContent(before: BubbleProps, after: BubbleProps): boolean {
   const calls = after.message.tool_calls ?? [];
   return (

@@ -34,6 +34,7 @@ const ROLES: Readonly<Record<string, string>> = { user: "human", assistant: "ai"
 const isMessage = (value: unknown): value is Readonly<Record<string, unknown>> =>
   isObject(value) && "content" in value && typeof (value["type"] ?? value["role"]) === "string";
 
+/** Returns the content as text or blocks. Drops parts that are neither; other values become text. */
 function toContent(content: unknown): ChatMessage["content"] {
   if (typeof content === "string") return content;
   if (Array.isArray(content))

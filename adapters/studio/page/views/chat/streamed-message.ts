@@ -25,6 +25,7 @@ const DELTA_MEMBERS: Readonly<Record<string, string>> = {
   "tool-call-delta": "args",
 };
 
+/** Returns the parsed arguments, or the text while it is no complete JSON; `{}` for none. */
 function parseArgs(args: unknown): unknown {
   if (typeof args !== "string") return args ?? {};
   try {
@@ -48,6 +49,7 @@ export class StreamedMessage {
     this.id = start.id ?? start.run_id ?? "";
   }
 
+  /** Adds a part to the message. The message that is built from it later is a new object. */
   handleEvent({ event, index = 0, content, delta, usage }: MessageEvent): void {
     this.#built = null;
     if (event === "message-finish") this.#usage = usage;

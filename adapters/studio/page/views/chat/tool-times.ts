@@ -11,6 +11,10 @@ const TURNS = 20;
 /** The time after which a silent stream has no more events, in milliseconds. A run without events has none. */
 const SILENCE_MS = 1000;
 
+/**
+ * Replays the events of the last turns and returns how long each tool call took. Ends with the run, or when no event comes for a
+ * while; then the times are incomplete.
+ */
 async function readTimes(thread_id: string, run_id: string, abort: AbortController) {
   const { turn } = await call<RunDetail>("GET", `/greenroom/runs/${run_id}`, { signal: abort.signal });
   const conversation = new Conversation();

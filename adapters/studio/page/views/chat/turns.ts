@@ -41,6 +41,9 @@ function groupRunsByTurn({ all }: History, path: readonly Checkpoint[]): readonl
   });
 }
 
+/**
+ * Returns the sums of the runs of a turn, by the id of the last one; null without runs. Runs that are not listed are left out.
+ */
 function sumRuns(ids: readonly string[], runs: ReadonlyMap<string, RunSummary>): TurnRuns | null {
   const run_id = ids.at(-1);
   if (!run_id) return null;

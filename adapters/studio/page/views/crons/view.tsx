@@ -35,6 +35,7 @@ const useCrons = () =>
     5000,
   );
 
+/** Shows the next times of a schedule, or what is wrong with it; nothing for an empty one. */
 function Preview({ schedule, timezone }: { readonly schedule: string; readonly timezone: string }): VNode | null {
   const preview = useResource<{ readonly next: readonly string[] }>(
     schedule.trim() ? `cron-preview/${schedule}/${timezone}` : null,
@@ -77,6 +78,7 @@ interface CronDraft {
 
 const NEW_CRON_DRAFT = "new cron";
 
+/** Shows the form of a new cron. What is typed is a draft. */
 function NewCron(): VNode {
   const assistants = useAssistants();
   const typed = readDraft<CronDraft>(NEW_CRON_DRAFT, {
@@ -89,6 +91,7 @@ function NewCron(): VNode {
   const schemas = useSchemas(assistant_id);
   const schema = (schemas.data?.input_schema ?? null) as Schema | null;
   const initialInput = createExampleInput(schema);
+  /** Creates the cron, discards the draft and opens the cron. */
   const create = (): void =>
     attempt("Create", async () => {
       const created = await call<Cron>("POST", "/runs/crons", {
@@ -214,6 +217,7 @@ function Firings({ cron, timezone }: FiringsProps): VNode {
   );
 }
 
+/** Shows a cron, read every five seconds, with its next and last times. It can be run, paused and deleted. */
 function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cron | undefined }): VNode {
   const assistants = useAssistants();
   const detail = useResource<CronDetail>(
@@ -222,12 +226,14 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
     5000,
   );
   const path = `/runs/crons/${encodeURIComponent(cron_id)}`;
+  /** Pauses or resumes the cron and reads the crons again. */
   const pause = (enabled: boolean): void =>
     attempt(enabled ? "Resume" : "Pause", async () => {
       await call("PATCH", path, { body: { enabled } });
       notify(enabled ? "Resumed" : "Paused");
       await refresh("crons/");
     });
+  /** Starts a run of the cron and opens the run. */
   const runNow = (): void =>
     attempt("Run now", async () => {
       const run = await call<{ readonly run_id: string }>(
@@ -238,6 +244,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
       void refresh("crons/");
       go(toHref(["runs", run.run_id]));
     });
+  /** Leaves the cron and deletes it after a while, unless that is undone. */
   const remove = (): void => {
     go(toHref(["crons"]));
     removeWithUndo(

@@ -12,6 +12,7 @@ import { refresh } from "../../store/resource.ts";
 function NewLink(): VNode {
   const [run_id, setRun] = useState("");
   const [feedback_key, setKey] = useState("user_score");
+  /** Creates a link and copies its address, if the caller may see it. */
   const create = (): void =>
     attempt("Create", async () => {
       const link = await call<FeedbackLink>("POST", "/api/v1/feedback/tokens", {
@@ -49,8 +50,10 @@ function NewLink(): VNode {
   );
 }
 
+/** Shows the feedback links. They can be copied and revoked. */
 export function Links(): VNode {
   const links = usePages<FeedbackLink>({ path: "feedback/links", getId: ({ id }) => id });
+  /** Deletes a link, which works no longer, and reads the links again. */
   const revoke = (id: string): void =>
     attempt("Revoke", async () => {
       await call("DELETE", `/greenroom/feedback/links/${encodeURIComponent(id)}`);

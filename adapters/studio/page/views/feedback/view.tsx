@@ -18,6 +18,7 @@ const TABS = [
 const DAY_MS = 86_400_000;
 const STRIDES_MS: Readonly<Record<string, number>> = { hour: 3_600_000, day: DAY_MS, week: 7 * DAY_MS };
 
+/** Shows the average scores of the last days as lines and a table. */
 function Scores({ days }: { readonly days: number }): VNode {
   const to = Math.ceil(Date.now() / 3_600_000) * 3_600_000;
   const stride = days <= 2 ? "hour" : days <= 90 ? "day" : "week";
@@ -95,6 +96,7 @@ function Scores({ days }: { readonly days: number }): VNode {
   );
 }
 
+/** Shows the newest 100 feedback records, of one key if the address names it. */
 function Records(): VNode {
   const key = pageAddress.value.query.get("key") ?? "";
   const records = useResource<readonly FeedbackRecord[]>(`feedback/records/${key}`, (signal) =>

@@ -40,8 +40,13 @@ interface WaitingThreadProps {
   readonly onAnswered: (thread_id: string) => void;
 }
 
+/** Shows the interrupts of a thread and the messages before them. */
 function WaitingThread({ thread, nextThreadId, onAnswered }: WaitingThreadProps): VNode {
   const { thread_id, interrupts } = thread;
+  /**
+   * Answers the interrupts and opens the next waiting thread. Reads the inbox again, also if the answer is refused; then it
+   * rejects.
+   */
   const answer = async (answers: Readonly<Record<string, unknown>>): Promise<void> => {
     try {
       await respond(thread_id, answers);
@@ -73,6 +78,7 @@ function WaitingThread({ thread, nextThreadId, onAnswered }: WaitingThreadProps)
 
 const getRowKey = ({ thread_id, since }: InboxThread): string => `${thread_id}/${since}`;
 
+/** Shows the threads that wait for answers, longest first. Those answered here disappear at once. */
 export default function Inbox(): VNode {
   const assistants = useAssistants();
   const assistant_id = pageAddress.value.query.get("assistant") ?? "";

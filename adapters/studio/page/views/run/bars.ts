@@ -82,6 +82,7 @@ function createStepBars(run: RunDetail, steps: readonly Step[], end: number): St
   return { bars, hrefs };
 }
 
+/** Returns a bar for each attempt of the webhook; none without one. */
 function createWebhookBars({ delivery }: RunDetail): Bar[] {
   return (delivery?.attempt_list ?? []).map(({ at, number, status, error, duration_ms }) => {
     const from = Date.parse(at);
@@ -110,6 +111,7 @@ interface BarSources {
   readonly now: number;
 }
 
+/** Returns the bars of a run: queue, attempts, steps or nodes by their start, and webhooks. Times that are open end now. */
 export function createRunBars(run: RunDetail, { steps, events, durable, now }: BarSources): RunBars {
   const from = Date.parse(run.created_at);
   const started = run.started_at ? Date.parse(run.started_at) : now;

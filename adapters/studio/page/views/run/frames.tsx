@@ -16,6 +16,7 @@ interface Frame {
 const MAX_FRAMES = 1000;
 const EMPTY_FRAME: Frame = { id: "", event: "message", data: "" };
 
+/** Returns the parsed JSON, or the text if it is none. */
 function parseData(data: string): unknown {
   try {
     return JSON.parse(data);
@@ -37,11 +38,13 @@ function FrameLine({ frame }: { readonly frame: Frame }): VNode {
   );
 }
 
+/** Shows the stored frames of a run as they arrive, up to a limit. */
 export function Frames({ run }: { readonly run: RunDetail }): VNode {
   const [frames, setFrames] = useState<readonly Frame[]>([]);
   const [state, setState] = useState("reading");
   useEffect(() => {
     const abort = new AbortController();
+    /** Reads the frames of the run from the start and adds each to the list. Rejects if the stream breaks. */
     const read = async (): Promise<void> => {
       const path = run.temporary ? `/runs/${run.run_id}/stream` : `/threads/${run.thread_id}/runs/${run.run_id}/stream`;
       const response = await requestRoute("GET", path, {

@@ -39,6 +39,7 @@ const isEndEvent = (method: string, data: EventData): boolean =>
 async function readBars({ thread_id, turn, claims }: RunDetail, signal: AbortSignal, onBars: (bars: Bar[]) => void) {
   const open = new Map<string, OpenBar>();
   const bars: Bar[] = [];
+  /** Ends an open bar and adds it to the result. */
   const add = (key: string, bar: OpenBar, to: number, failed: boolean, label = bar.label): void => {
     open.delete(key);
     bars.push({ ...bar, label, to, failed });

@@ -43,18 +43,22 @@ function formatCurl(run: RunDetail): string {
   return `curl -N ${API}${path} -H 'content-type: application/json'${key} -d '${data}'`;
 }
 
+/** Shows what can be done with a run: cancel, roll back, run again, copy, and links to what belongs to it. */
 function Actions({ run }: { readonly run: RunDetail }): VNode {
   const isOpen = run.status === "pending" || run.status === "running";
+  /** Shows a notice and reads the run and the threads again. */
   const notifyAndRefresh = (text: string): void => {
     notify(text);
     for (const list of ["run", "threads/"]) void refresh(list);
   };
+  /** Cancels the run. A rolled-back run is deleted, so the list is shown then. */
   const stop = (action: "interrupt" | "rollback"): void =>
     attempt("Cancel", async () => {
       await client.runs.cancelMany({ threadId: run.thread_id, runIds: [run.run_id], action });
       notifyAndRefresh(action === "rollback" ? "Rolled back" : "Cancelled");
       if (action === "rollback") go(toListHref(["runs"]));
     });
+  /** Creates a run with the same request and opens it. */
   const runAgain = (): void =>
     attempt("Run again", async () => {
       const created = await call<{ readonly run_id: string }>("POST", `/greenroom/runs/${run.run_id}/again`);
@@ -136,6 +140,7 @@ function Summary({ run }: { readonly run: RunDetail }): VNode {
 
 const PARTS = ["input", "output", "request", "frames"] as const;
 
+/** Shows the values at the last checkpoint of the run; without one, or for a stateless run, its result. */
 function Output({ run }: { readonly run: RunDetail }): VNode {
   const key = run.checkpoint_id && !run.temporary ? `state/${run.thread_id}/${run.checkpoint_id}` : null;
   const state = useResource(key, (signal) =>
@@ -188,6 +193,7 @@ function Body({ run }: { readonly run: RunDetail }): VNode {
   );
 }
 
+/** Shows a run, read every two seconds. */
 export function RunDetailPane({ run_id }: { readonly run_id: string }): VNode {
   const run = useResource<RunDetail>(
     `run/${run_id}`,

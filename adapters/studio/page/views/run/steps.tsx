@@ -27,8 +27,10 @@ export function useSteps({ thread_id, run_id, status, ended_at }: RunDetail): Ru
 export const getNewestSteps = (steps: RunSteps | undefined): readonly StepRecord[] =>
   steps?.steps.slice(-MAX_SHOWN_STEPS) ?? [];
 
+/** Shows the box to send an event to a durable function that waits for it. */
 function SendEvent({ thread_id, name }: { readonly thread_id: string; readonly name: string }): VNode {
   const [text, setText] = useState("{}");
+  /** Sends the event and reads the run again. Text that is no JSON shows a notice. */
   const send = (): void =>
     attempt("Send", async () => {
       await call("POST", `/threads/${thread_id}/events/${encodeURIComponent(name)}`, { body: JSON.parse(text) });
@@ -85,6 +87,7 @@ function StepItem({ step, thread_id }: { readonly step: StepRecord; readonly thr
   );
 }
 
+/** Shows the newest steps of a durable function; nothing for other runs. */
 export function Steps({ run, steps }: { readonly run: RunDetail; readonly steps: RunSteps | undefined }): VNode | null {
   const newestSteps = getNewestSteps(steps);
   if (!steps || newestSteps.length === 0) return null;

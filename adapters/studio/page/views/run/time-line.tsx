@@ -8,6 +8,7 @@ import { type Axis, createAxis } from "./axis.ts";
 import { type Bar, createRunBars, type Step } from "./bars.ts";
 import { useRunEvents } from "./run-events.ts";
 
+/** Shows a bar with its label and duration; a very short one stays visible. */
 function BarLine({ bar, axis }: { readonly bar: Bar; readonly axis: Axis }): VNode {
   const leftPercent = axis.position(bar.from) * 100;
   const widthPercent = axis.position(bar.to) * 100 - leftPercent;
@@ -55,6 +56,7 @@ interface TimeLineProps {
   readonly durable: readonly StepRecord[];
 }
 
+/** Shows the time line of a run. Webhooks do not count for its scale. */
 export function TimeLine({ run, durable }: TimeLineProps): VNode {
   const steps = useResource<readonly Step[]>(run.temporary ? null : `run-steps/${run.run_id}/${run.status}`, () =>
     readSteps(run),

@@ -26,6 +26,7 @@ const PROTOCOLS: Readonly<Record<string, string>> = { mcp: "MCP", ai: "AI SDK", 
 export const findProtocol = ({ metadata }: Pick<RunSummary, "metadata">): string | null =>
   PROTOCOLS[String(metadata["created_by"])] ?? null;
 
+/** Returns who started the run and by which protocol; a dash if nothing is known. */
 function formatStarter(run: RunSummary): string {
   const { user_id, api_key, cron_id } = run.started_by;
   const starter = cron_id ? `cron ${shortId(cron_id)}` : (user_id ?? api_key);
@@ -39,6 +40,7 @@ interface RunTableProps {
   readonly empty: string;
 }
 
+/** Shows the runs that match, read every two seconds, with more pages on demand. */
 export function RunTable({ filter, current, toRunHref: address, empty }: RunTableProps): VNode {
   const assistants = useAssistants();
   const runs = usePages<RunSummary>({

@@ -70,6 +70,7 @@ const formatOrigin = ({ metadata, next, parent_id }: Checkpoint, { byId }: Histo
   return next.length > 0 ? `→ ${next.join(", ")}` : "end";
 };
 
+/** Shows the checkpoints as a tree and scrolls to the current one. */
 function Tree({ history, current }: { readonly history: History; readonly current: string | null }): VNode {
   const box = useRef<HTMLElement>(null);
   useEffect(() => box.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
@@ -108,6 +109,7 @@ function EditState({ thread_id, state, nodes, close, onSaved }: EditProps): VNod
   const draftKey = `state ${thread_id} ${checkpoint_id}`;
   const typed = readDraft<{ readonly values: unknown; readonly node: string }>(draftKey, { values: {}, node: "" });
   const { values, node } = typed;
+  /** Stores the edited values as a new checkpoint after this one, and discards the draft. */
   const save = (): void =>
     attempt("Edit", async () => {
       await client.threads.updateState(thread_id, {
@@ -211,6 +213,7 @@ function Compare({
   );
 }
 
+/** Shows a checkpoint. The thread can be forked from it, its values edited, or its step replayed. */
 function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: DetailProps): VNode {
   const state = useCheckpoint(thread_id, checkpoint_id);
   const [isEditing, setEditing] = useState(false);
@@ -219,17 +222,20 @@ function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: Det
   );
   const nodes = graph.data?.nodes.map(({ id }) => id).filter((id) => !id.startsWith("__")) ?? [];
   const part = pageAddress.value.query.get("show") ?? "values";
+  /** Shows the head of the thread, and reads history and threads again. */
   const showNewest = async (): Promise<void> => {
     setQuery({ checkpoint: null, against: null });
     await source.show(null);
     await Promise.all([refresh(`history/${thread_id}`), refresh("threads/")]);
   };
+  /** Makes a copy of the checkpoint the head of the thread. */
   const fork = (): void =>
     attempt("Fork", async () => {
       await client.threads.updateState(thread_id, { values: null as never, checkpointId: checkpoint_id });
       notify("Forked: the thread goes on from here");
       await showNewest();
     });
+  /** Opens the chat and starts a run from the checkpoint. Does nothing without an assistant. */
   const replay = (): void =>
     attempt("Replay", async () => {
       if (!assistant_id) return;
@@ -295,6 +301,7 @@ function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: Det
   );
 }
 
+/** Shows the checkpoints of a thread and the selected one; the newest without a selection. */
 export function StateTab(props: StateTabProps): VNode {
   const { thread_id, source } = props;
   const history = useHistory(thread_id, source.state.value);

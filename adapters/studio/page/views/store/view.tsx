@@ -31,6 +31,7 @@ export function toNamespaceTree(
   return names.map((name) => ({ path: [...path, name], children: toNamespaceTree(inside, [...path, name]) }));
 }
 
+/** Returns the labels of a namespace; empty for none and for a text that is no JSON. */
 const parseNamespace = (text: string | null): readonly string[] => {
   try {
     return text ? (JSON.parse(text) as string[]) : [];
@@ -71,6 +72,7 @@ interface EditorProps {
   readonly namespace: readonly string[];
 }
 
+/** Shows the form of an item, or of a new one. What is typed is a draft. */
 function ItemEditor({ item, namespace }: EditorProps): VNode {
   const draftKey = `item ${item ? getItemKey(item) : "new"}`;
   const typed = readDraft<ItemDraft>(draftKey, {
@@ -80,6 +82,7 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
   });
   const set = (change: Partial<ItemDraft>): void => saveDraft(draftKey, { ...typed, ...change });
   const { labels: labelsText, key, value } = typed;
+  /** Stores the item, discards the draft unless it was changed meanwhile, and opens the item. */
   const save = (): void =>
     attempt("Save", async () => {
       const labels = parseNamespace(labelsText);
@@ -131,11 +134,13 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
   );
 }
 
+/** Shows an item, which can be edited and deleted. */
 function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; readonly name: string }): VNode {
   const [isEditing, setEditing] = useState(false);
   const item = useResource<StoreItem | null>(`store/item/${JSON.stringify([namespace, name])}`, (signal) =>
     call("GET", "/store/items", { query: { namespace: namespace.join("."), key: name }, signal }),
   );
+  /** Leaves the item and deletes it after a while, unless that is undone. */
   const remove = (): void => {
     go(toListHref(["store"]));
     removeWithUndo(

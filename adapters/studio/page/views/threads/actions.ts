@@ -4,6 +4,7 @@ import { attempt, notify, removeWithUndo } from "../../frame/notices.tsx";
 import { go, toListHref } from "../../frame/router.ts";
 import { refresh } from "../../store/resource.ts";
 
+/** Leaves the thread and deletes it after a while, unless that is undone. */
 export function removeThread(thread_id: string): void {
   go(toListHref(["threads"]));
   removeWithUndo("Thread deleted", thread_id, async () => {
@@ -20,6 +21,7 @@ export function renameThread(thread_id: string, title: string, onRenamed: () => 
   });
 }
 
+/** Copies the thread with its state and opens the copy. A failure shows a notice. */
 export function copyThread(thread_id: string): void {
   attempt("Copy", async () => {
     const copied = (await client.threads.copy(thread_id)) as unknown as { readonly thread_id: string };

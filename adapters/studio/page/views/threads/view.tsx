@@ -47,8 +47,10 @@ interface ContextSheetProps {
   readonly close: () => void;
 }
 
+/** Shows the sheet for the context of the next runs of this tab. */
 function ContextSheet({ draftKey, schema, base, context, change, close }: ContextSheetProps): VNode {
   const value = readDraft<unknown>(draftKey, { ...base, ...context });
+  /** Keeps the members that differ from the assistant's context, discards the draft and closes the sheet. */
   const applyContext = (chosen: unknown): void => {
     const isChanged = ([key, contextValue]: [string, unknown]): boolean =>
       contextValue !== undefined && JSON.stringify(contextValue) !== JSON.stringify(base[key]);
@@ -89,6 +91,7 @@ interface TitleProps {
   readonly change: (title: string) => void;
 }
 
+/** Shows the title, which becomes a field when it is clicked. It is renamed when the field is left, unless by Escape. */
 function Title({ title, change }: TitleProps): VNode {
   const [isEditing, setEditing] = useState(false);
   if (!isEditing) {
@@ -152,6 +155,10 @@ function getTitle({ metadata, messages }: ChatState, thread_id: string): string 
 
 type AssistantChoice = ReturnType<typeof useAssistantChoice>;
 
+/**
+ * Returns the assistant that the address names, else that of the thread, else the first one; null while none is known. With its
+ * schemas and context.
+ */
 function useAssistantChoice(state: ChatState | null) {
   const assistants = useAssistants();
   const chosen = pageAddress.value.query.get("with") ?? pageAddress.value.query.get("assistant");
@@ -266,6 +273,7 @@ function Menu({ children }: { readonly children: ComponentChildren }): VNode {
   );
 }
 
+/** Shows a thread with its chat, states and runs. Keeps its source of events open while it is shown. */
 function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   const source = useMemo(() => getOrCreateSource(thread_id), [thread_id]);
   // Before the next timer: it may close a source that another view has just let go.
@@ -364,6 +372,7 @@ function NewThread(): VNode {
       reload: () => threadSource.reload(),
       close: () => threadSource.close(),
       answer: (answers) => threadSource.answer(answers),
+      /** Starts the first run, discards the draft and opens the thread, in place of the form in the history. */
       async send(turn) {
         await threadSource.send(turn);
         discardDrafts(NEW_THREAD_DRAFT);

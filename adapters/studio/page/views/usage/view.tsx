@@ -24,6 +24,7 @@ const DAY_MS = 86_400_000;
 /** The maximum number of runs whose tokens are summed. */
 const MAX_SUMMED_RUNS = 5000;
 
+/** Returns the name of a group, or its id; a dash if it has neither. */
 const getGroup = ({ dimensions }: UsageRecord): string => {
   const named = Object.entries(dimensions).find(([key, value]) => /name|email|short_key/.test(key) && value);
   return named?.[1] ?? Object.values(dimensions).find(Boolean) ?? "–";
@@ -96,6 +97,7 @@ function Figures({ since, runs }: { readonly since: string; readonly runs: numbe
   );
 }
 
+/** Shows the usage of all workspaces in a range by group. It can be downloaded as CSV. */
 export default function Usage(): VNode {
   const { query } = pageAddress.value;
   const days = query.get("days") ?? "30";
@@ -114,6 +116,7 @@ export default function Usage(): VNode {
     (signal) => call("GET", PATH, { query: parameters, signal }),
   );
   const table = useMemo(() => (usage.data ? toTable(usage.data, from, to) : null), [usage.data]);
+  /** Downloads the report as a file. A failure shows a notice. */
   const csv = (): void =>
     attempt("CSV", async () => {
       const response = await requestRoute("GET", `${PATH}/export`, { query: parameters });

@@ -34,12 +34,14 @@ function Attempts({ delivery }: { readonly delivery: DeliveryDetail }): VNode {
   );
 }
 
+/** Shows a delivery with its attempts, read every three seconds. It can be sent again. */
 function DeliveryPane({ id }: { readonly id: string }): VNode {
   const delivery = useResource<DeliveryDetail>(
     `webhooks/one/${id}`,
     (signal) => call("GET", `/greenroom/webhooks/${encodeURIComponent(id)}`, { signal }),
     3000,
   );
+  /** Makes the delivery due now and reads the deliveries again. */
   const send = (): void =>
     attempt("Send again", async () => {
       await call("POST", `/greenroom/webhooks/${encodeURIComponent(id)}/send`);
