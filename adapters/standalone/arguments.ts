@@ -76,6 +76,7 @@ function findOptionProblem(
   return isRepeated && !LIST_OPTIONS.has(name) ? `${rawName}: given twice` : undefined;
 }
 
+/** Returns the values of an option: several for a list, none for an empty one. */
 function splitValue(name: string, value: string | undefined): readonly string[] {
   if (!value) return [];
   return LIST_OPTIONS.has(name) ? value.split(",") : [value];

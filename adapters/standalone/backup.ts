@@ -111,6 +111,7 @@ async function copyDatabase({ value: sourceFile, setting }: OptionValue, targetF
 const fileExistsError = (targetFile: string): ConfigError =>
   new ConfigError([`FILE: ${targetFile} exists. A backup never replaces a file`]);
 
+/** Returns what to do about an error of SQLite, as the end of a sentence; empty for an unknown one. */
 function suggestRemedy(error: unknown): string {
   const { message } = error as Error;
   if (/not a database|malformed/.test(message)) return ". It is damaged, or belongs to another program";
@@ -120,6 +121,7 @@ function suggestRemedy(error: unknown): string {
   return "";
 }
 
+/** Returns the result of the work, and closes the database also if it throws. */
 function withDatabase<Result>(database: DatabaseSync, work: (database: DatabaseSync) => Result): Result {
   try {
     return work(database);
@@ -136,6 +138,7 @@ function readSchemaVersion(database: DatabaseSync, databaseName: string): number
   return Number(database.prepare("select max(version) as version from greenroom_versions").get()?.version);
 }
 
+/** Waits until the file or folder is on disk. */
 function syncToDisk(path: string, flags: number): void {
   const fd = openSync(path, flags);
   try {
@@ -156,6 +159,7 @@ function linkIntoPlace(partialFile: string, targetFile: string): void {
   }
 }
 
+/** Loads `node:sqlite`. Throws ConfigError with the runtimes that have it. */
 async function importSqlite(): Promise<typeof import("node:sqlite")> {
   return await import("node:sqlite").catch(() => {
     throw new ConfigError([

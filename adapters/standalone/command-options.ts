@@ -193,6 +193,7 @@ class Settings {
     return readOption(name, this.#flags.get(name), this.#env);
   }
 
+  /** Returns the number; undefined if it is not set, or if it is invalid, which is noted as a problem. */
   getWholeNumber(name: "port" | "workers" | "grace-ms", max: number): number | undefined {
     const option = this.get(name);
     if (!option) return undefined;
@@ -201,6 +202,7 @@ class Settings {
     return undefined;
   }
 
+  /** Returns the chosen value; undefined if it is not set, or if it is invalid, which is noted as a problem. */
   getChoice<Value extends string>(name: "log-level" | "log-format", values: readonly Value[]): Value | undefined {
     const option = this.get(name);
     const value = values.find((choice) => choice === option?.value);

@@ -280,6 +280,7 @@ export async function runCommand(
   }
 }
 
+/** Prints a table, or only a new key, with a warning that it is not shown again. */
 function printAnswer(output: CommandOutput, out: (line: string) => void, err: (line: string) => void): void {
   if (output.secret) {
     out(output.secret);
@@ -291,6 +292,7 @@ function printAnswer(output: CommandOutput, out: (line: string) => void, err: (l
 const findActions = (group: string): Readonly<Record<string, Action>> | undefined =>
   Object.hasOwn(actions, group) ? actions[group] : undefined;
 
+/** Returns what is wrong with a command that does not exist, with a similar one if there is one. */
 function describeUnknownCommand(group: string, name: string): string {
   const groupActions = findActions(group);
   if (!groupActions) return `no command ${group}${suggestName(group, COMMANDS, "; see --help")}`;
@@ -348,6 +350,7 @@ function parseTime(text: string): number | undefined {
 
 const UNIT_MS: Readonly<Record<string, number>> = { d: 86_400_000, h: 3_600_000, m: 60_000 };
 
+/** Returns the milliseconds of a text such as `30d`; undefined for another text and for zero. */
 function parseDuration(text: string): number | undefined {
   const parts = /^(\d{1,6})([dhm])$/.exec(text);
   const ms = Number(parts?.[1]) * (UNIT_MS[parts?.[2] ?? ""] ?? Number.NaN);
@@ -369,6 +372,7 @@ function formatTable({ rows, columns }: CommandOutput): string[] {
   );
 }
 
+/** Returns the text of a cell; a dash for none. Control characters are replaced. */
 function formatCell(name: string, value: unknown): string {
   if (value === null || value === undefined) return "-";
   if (name.endsWith("_at")) return new Date(value as number).toISOString();

@@ -31,6 +31,10 @@ export async function develop(options: CommandOptions): Promise<void> {
   let server: Server | undefined;
   let files: readonly string[] = [file];
 
+  /**
+   * Loads the project and watches its files. At the start, a problem of the project is printed and the load repeated after each
+   * change; later it is thrown.
+   */
   const load: typeof loadProject = async (projectOptions) => {
     for (;;) {
       // The clock of the file system may be a tick behind.

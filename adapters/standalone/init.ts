@@ -52,6 +52,7 @@ interface InitOptions {
   readonly problems: string[];
 }
 
+/** Parses the arguments of `init`. Does not throw: `problems` has what is wrong. */
 function readInitOptions(args: readonly string[]): InitOptions {
   const problems: string[] = [];
   const folders: string[] = [];
@@ -138,6 +139,7 @@ function listTemplateFiles(template: string, folder: string): { readonly source:
   );
 }
 
+/** Returns the files of a folder and of those in it. Throws if it cannot be read. */
 function listFiles(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) =>
     entry.isDirectory() ? listFiles(join(folder, entry.name)) : [join(folder, entry.name)],

@@ -21,6 +21,7 @@ export function formatLoadError(error: unknown): string {
   return `${heading}:${column}\n    ${line} | ${code}\n    ${margin} | ${code.slice(0, column - 1).replace(/\S/g, " ")}^`;
 }
 
+/** Returns where in the project an error happened; undefined if nothing says so. */
 function findSourceLocation(error: unknown, message: string): SourceLocation | undefined {
   const { position, stack = "" } = error as { position?: Partial<SourceLocation> | null; stack?: string };
   if (position?.file && position.line && position.column) return position as SourceLocation;

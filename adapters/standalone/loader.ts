@@ -84,6 +84,7 @@ const FILE_PREFIX =
   `({load:jitiImport,need:require}=globalThis[Symbol.for(${JSON.stringify(Symbol.keyFor(HOOK))})]` +
   "(jitiImport,require,jitiESMResolve,__filename));";
 
+/** Returns the code of a file for CommonJS, with a prefix that each file of the project gets. */
 function transform(options: TransformOptions): string {
   const babel = { ...options.babel, plugins: [replaceImportMetaMain] };
   const code = (transpiler as Jiti).transform({ ...options, babel });
@@ -121,6 +122,7 @@ function createOrderedImport(
   resolve: Resolve,
   importer: string,
 ): { readonly load: Import; readonly need: Require } {
+  /** Imports a module. Files of the project are evaluated once, and imports that wait for each other do not block. */
   const load: Import = async (specifier) => {
     const target = findTargetFile(resolve, specifier);
     if (target === undefined) return toModuleNamespace(await importModule(specifier));
@@ -139,6 +141,9 @@ function createOrderedImport(
       targets.delete(target);
     }
   };
+  /**
+   * Requires a module. Packages of LangChain are taken as ES modules' copy where that is possible, so that classes are the same.
+   */
   const need: Require = (specifier) => {
     // By `require` it would be LangChain's other copy, whose classes are not those of the files that import it.
     if (!specifier.startsWith("@langchain/")) return requireModule(specifier);

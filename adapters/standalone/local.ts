@@ -72,6 +72,10 @@ export function createLocalApi(): LocalApi {
   };
 }
 
+/**
+ * Returns the executor with a context around each run, by which requests of the graph to its own server act for the run's caller.
+ * The context ends with the run.
+ */
 function wrapExecutorCalls(api: Api, executor: Executor): Executor {
   return {
     graphs: () => executor.graphs(),
@@ -125,6 +129,10 @@ const createRefusal = (code: "forbidden" | "unavailable", detail: string): Respo
 
 /** Creates the `fetch` of a client that was created in this context, or outside of any. */
 function fetchFrom(context: CallerContext | undefined, defaultApi: Api): typeof fetch {
+  /**
+   * Answers a request to the own server without the network. Responds 503 before the server is up, and 403 where the caller of
+   * the run cannot be passed on.
+   */
   const call = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
     const { handler, users } = context?.api ?? defaultApi;
     if (!handler)
@@ -159,6 +167,7 @@ function withCaller(request: Request, caller: Headers): Request {
   return request;
 }
 
+/** Returns true for a header that may carry a credential. */
 const isCredentialHeader = (header: string): boolean =>
   header !== "idempotency-key" &&
   !header.startsWith("sec-") &&

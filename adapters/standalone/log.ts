@@ -36,11 +36,16 @@ export interface Log {
 /** The paths that supervisors and collectors poll. Their requests are logged at `debug`. */
 const POLLED_PATHS = new Set(["/ok", "/ready", "/metrics"]);
 
+/**
+ * Creates the log of the server. `wrapHandler` logs each request; polled paths only at level `debug`. `onRunFinished` logs the
+ * ends of runs, except failed ones, which the service logs.
+ */
 export function createLog({ level, format, brief = false, out, err }: LogOptions): Log {
   const minLevelIndex = LOG_LEVELS.indexOf(level);
   const isLogged = (recordLevel: LogLevel): boolean => LOG_LEVELS.indexOf(recordLevel) >= minLevelIndex;
   const { log: writeJson } = systemEnvironment();
   const formatError = brief ? formatThrownError : formatStack;
+  /** Writes a record, if its level is logged: warnings and errors to `err`, others to `out`, JSON by the system's log. */
   function write(record: LogRecord): void {
     if (!isLogged(record.level)) return;
     const output = record.level === "warn" || record.level === "error" ? err : out;

@@ -82,6 +82,7 @@ const moduleKinds: {
   },
 };
 
+/** Returns the method, not bound; undefined if there is none. */
 function findMethod(value: unknown, name: string): Method | undefined {
   const candidate = typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
   return typeof candidate === "function" ? (candidate as Method) : undefined;

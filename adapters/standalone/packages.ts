@@ -20,6 +20,7 @@ export async function createPackageResolver(graph: unknown, file: string, config
   // A file that requires LangGraph has its CommonJS half, whose classes are others.
   const usesCommonJs =
     langgraph?.requiredFile !== undefined && isFromThisCopy(require.cache[langgraph.requiredFile]?.exports, graph);
+  /** Loads a package as the project would find it, else Greenroom's own. Rejects if neither has it. */
   const resolve: Resolve = async (specifier) => {
     const { importedFile, requiredFile: commonJsFile } = findPackage(specifier, importers) ?? {};
     if (usesCommonJs && commonJsFile) return require(commonJsFile);
@@ -83,6 +84,7 @@ function findPackage(specifier: string, importers: readonly string[]): PackageFi
 
 type Conditions = string | { readonly [condition: string]: Conditions } | undefined;
 
+/** Returns the path of the first condition that matches, at any depth; undefined if none does. */
 function resolveCondition(target: Conditions, conditions: readonly string[]): string | undefined {
   if (typeof target !== "object") return target;
   const [, inner] = Object.entries(target).find(([name]) => conditions.includes(name)) ?? [];

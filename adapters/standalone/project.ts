@@ -98,6 +98,7 @@ function setVariables(env: FileConfig["env"]): void {
   }
 }
 
+/** Returns the setting; an empty object if it is not set. Throws ConfigError for a value other than 0 and 1. */
 function readUsageEnabled(value: string | undefined): NonNullable<ServiceOptions["usage"]> {
   if (!value) return {};
   if (value !== "0" && value !== "1") throw new ConfigError([`GREENROOM_USAGE_ENABLED: ${value} is neither 0 nor 1`]);

@@ -16,6 +16,7 @@ export function runBeside(command: string, url: string): void {
   let isStopping = false;
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => stop());
 
+  /** Ends the child process. Its exit is no error then. */
   function stop(): void {
     isStopping = true;
     kill(child);
@@ -34,6 +35,7 @@ export function runBeside(command: string, url: string): void {
   process.once("exit", () => kill(child));
 }
 
+/** Ends a child process, on Windows with its children. Does nothing if it has ended. */
 function kill(child: ChildProcess): void {
   if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return;
   if (process.platform === "win32") spawnSync("taskkill", ["/pid", String(child.pid), "/T", "/F"], { stdio: "ignore" });

@@ -41,6 +41,10 @@ export function installLogger(log: WriteRecord): () => void {
   };
 }
 
+/**
+ * Returns the record of what a graph logs: the first text is the message, objects become fields, and an error its error. The
+ * current run is added.
+ */
 function toLogRecord(name: (typeof LEVELS)[number], firstPart: unknown, otherParts: readonly unknown[]): LogRecord {
   const parts = [firstPart, ...otherParts];
   const error = parts.find((part) => part instanceof Error);

@@ -102,6 +102,7 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
 /** Ends the process after `close`, or at once at a second signal. */
 function stopOnSignals({ dev, grace_ms }: CommandOptions, close: (grace_ms: number) => Promise<void>): void {
   let stoppedAt = Number.POSITIVE_INFINITY;
+  /** Stops the server and ends the process. A second signal ends it at once, unless it comes right after the first. */
   const stop = async (): Promise<void> => {
     // npm and process groups hand the same signal on twice.
     if (performance.now() - stoppedAt > REPEATED_SIGNAL_MS) process.exit(1);
@@ -131,6 +132,7 @@ interface DeployContext {
   readonly local: LocalApi;
 }
 
+/** Creates the service of a project and its handlers, and starts its worker. Rejects for invalid settings. */
 async function deploy(
   project: Project,
   mode: AuthMode,
@@ -154,6 +156,7 @@ async function deploy(
     ...(mode === "none" ? { hosts } : {}),
   });
   let ownHandler: Handler | undefined;
+  /** Answers requests of the graphs to their own server. The handler is created at the first one. */
   const internalHandler: Handler = (request, host) => {
     ownHandler ??= createHandler(service, { ...(app ? { app } : {}), acts_for: local.acts_for });
     return ownHandler(request, host);
@@ -172,6 +175,7 @@ function withShortAbandon(executor: ServiceOptions["executor"]): ServiceOptions[
   };
 }
 
+/** Prints where the server listens, with warnings about missing authentication and unreachable links. */
 function printStart({ project, mode, service }: ServedProject, options: CommandOptions, url: string): void {
   const { host, database } = options;
   if (mode === "none" && !options.dev)

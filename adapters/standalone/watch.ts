@@ -25,6 +25,7 @@ export function watchFiles(folder: string): Watch {
   let wake: (() => void) | undefined;
   let settling: ReturnType<typeof setTimeout> | undefined;
 
+  /** Wakes the waiter once no more events come for a moment. */
   const onEvent = (): void => {
     clearTimeout(settling);
     settling = setTimeout(() => wake?.(), SETTLE_MS);
@@ -33,6 +34,7 @@ export function watchFiles(folder: string): Watch {
   const listFiles = (): readonly string[] =>
     watchesAllSources ? [...new Set([...projectFiles, ...listSourceFiles(folder)])] : projectFiles;
 
+  /** Watches the folders of these files, and no others. Folders that cannot be watched are left out. */
   function watchFolders(paths: readonly string[]): void {
     const folders = new Set(paths.map(dirname));
     for (const [path, watcher] of watchers) {
@@ -88,6 +90,7 @@ function tryRead<T>(read: () => T): T | undefined {
   }
 }
 
+/** Returns a text that changes with the file; `missing` if it cannot be read. */
 function readFileState(file: string): string {
   const stats = tryRead(() => statSync(file));
   return stats ? `${stats.mtimeMs} ${stats.size} ${stats.ino}` : "missing";
@@ -95,6 +98,7 @@ function readFileState(file: string): string {
 
 const readChangeTime = (file: string): number => tryRead(() => statSync(file))?.mtimeMs ?? 0;
 
+/** Returns the source files of a folder and of those in it; none if it cannot be read. */
 function listSourceFiles(folder: string): string[] {
   const entries = tryRead(() => readdirSync(folder, { withFileTypes: true })) ?? [];
   return entries.flatMap((entry) => {

@@ -266,7 +266,6 @@ export function createRuns(options: RunOptions): InternalRuns {
     async join(scope, thread_id, run_id, options = {}) {
       return await wait(scope, await requireSharedRun(scope, thread_id, run_id), options, false);
     },
-    /** Returns the run and its frames after a position. Leaving them may cancel the run. Throws `not_found`. */
     async joinStream(scope, thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...rest } = {}) {
       const { mayCancel, ...filter }: typeof rest & ScopedJoin = rest;
       const run = await requireSharedRun(scope, thread_id, run_id);
