@@ -58,7 +58,7 @@ describe("the examples of the OpenAPI document", () => {
 
   for (const { path, method, operation } of operations) {
     const { operationId } = operation;
-    it(`${operationId} is answered as the document says`, { timeout: 20_000 }, async () => {
+    it(`${operationId} has the documented response`, { timeout: 20_000 }, async () => {
       await using world = await startWorld();
       await prepare(world, operationId);
       const request = createRequest(method, path, operation, world);

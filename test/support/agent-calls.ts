@@ -287,7 +287,7 @@ export function agentCallsSuite(
         assert.equal(outcome.status, "waiting");
         assert.deepEqual(outcome.interrupts[0]?.value, { question: "Sure?" });
       });
-      it("has an outcome if nobody reads the frames", async () => {
+      it("has an outcome if no reader takes the frames", async () => {
         const frames = harness.agent("count").stream({});
         assert.deepEqual((await frames.outcome).values, { n: 1 });
       });

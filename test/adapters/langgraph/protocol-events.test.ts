@@ -317,7 +317,7 @@ describe("langgraph: protocol events of interrupts, tools and updates", () => {
     );
   });
 
-  it("of a command that goes to the end are the state with its checkpoint", async () => {
+  it("have the state with its checkpoint for a command that goes to the end", async () => {
     const go = createHost(createParallelGraph({ ask: () => ({ log: [interrupt("q")] }) }, Log));
     await go({ input: {} });
     const { events, frames } = await go({ command: { goto: ["__end__"], update: { log: ["x"] } } });
@@ -326,7 +326,7 @@ describe("langgraph: protocol events of interrupts, tools and updates", () => {
     assert.equal(getEventData(events[0]).id, state.checkpoint?.checkpoint_id);
   });
 
-  it("refuse answers to questions that are not open, where asked to", async () => {
+  it("do not exist for a resume with strict_resume whose interrupts are not pending: it fails with not_pending", async () => {
     const go = createHost(createParallelGraph({ ask: () => ({ log: [interrupt("q")] }) }, Log));
     const { events: first } = await go({ input: {} });
     const pending = getEventData(first.find(({ method }) => method === "input.requested")).interrupt_id;
@@ -338,7 +338,7 @@ describe("langgraph: protocol events of interrupts, tools and updates", () => {
     assert.deepEqual([error.reason, error.interrupt_ids, error.pending_ids], ["not_pending", [id], [pending]]);
   });
 
-  it("of transformers are named, and see what the graph shows", async () => {
+  it("have the names of transformers, which receive the events of the graph", async () => {
     const texts: string[] = [];
     const createTransformer = () => {
       const notes = StreamChannel.remote<string>("notes");

@@ -163,7 +163,7 @@ export function registerDriverSuite({ use, binds, file, exclusive }: Subject): v
     assert.equal((await firstRead).length, 20);
   });
 
-  test(exclusive ? "can be told to execute alone" : "leaves it to leases who executes", async (driver) => {
+  test(exclusive ? "acquires the worker lock" : "has no worker lock and relies on leases", async (driver) => {
     assert.equal(await driver.acquireWorkerLock?.(), exclusive ? true : undefined);
   });
 

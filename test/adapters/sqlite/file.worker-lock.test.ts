@@ -91,8 +91,8 @@ async function withFolder(test: (folder: string) => Promise<void>): Promise<void
 const exclusive = (driver: SqlDriver): Promise<boolean> => (driver.acquireWorkerLock as () => Promise<boolean>)();
 
 for (const [kind, open] of Object.entries(openers)) {
-  describe(`${kind}: one process executes`, () => {
-    it("one of two drivers in a process, until it is closed", () =>
+  describe(`${kind}: the worker lock`, () => {
+    it("is held by one of two drivers in a process, until it is closed", () =>
       withFolder(async (folder) => {
         mkdirSync(join(folder, "real"));
         symlinkSync(join(folder, "real"), join(folder, "other name"));
@@ -110,7 +110,7 @@ for (const [kind, open] of Object.entries(openers)) {
         await second.close();
       }));
 
-    it("a second driver that is refused and closed does not take the lock from the first", () =>
+    it("stays with the first driver if a second one is refused and closed", () =>
       withFolder(async (folder) => {
         const path = join(folder, "a.db");
         const holder = open(path);
@@ -128,7 +128,7 @@ for (const [kind, open] of Object.entries(openers)) {
 
     for (const runtime of Object.keys(runtimes)) {
       for (const driverName of ["node-sqlite", "libsql", ...(runtime === "bun" ? ["bun-sqlite"] : [])]) {
-        it(`not while a process of ${runtime} with ${driverName} lives or stands still, and at once when it was killed`, () =>
+        it(`is not free while a process of ${runtime} with ${driverName} lives or is paused, and is free at once after it was killed`, () =>
           withFolder(async (folder) => {
             const path = join(folder, "a.db");
             await using holder = startAsker(runtime, path, driverName);
@@ -152,13 +152,13 @@ for (const [kind, open] of Object.entries(openers)) {
       }
     }
 
-    it("always in memory", async () => {
+    it("is always held in memory", async () => {
       const drivers = [1, 2].map(() => (kind === "libsql" ? libsqlDriver(":memory:") : open(":memory:")));
       for (const driver of drivers) assert.equal(await exclusive(driver), true);
       for (const driver of drivers) await driver.close();
     });
 
-    it("or the error names the file if the lock cannot be held", () =>
+    it("fails with an error that names the file if it cannot be held", () =>
       withFolder(async (folder) => {
         const path = join(folder, "a.db");
         mkdirSync(`${path}.worker`);

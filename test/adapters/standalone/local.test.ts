@@ -210,7 +210,7 @@ describe("a Client without a URL", () => {
     assert.equal(await readStatus(ownThread(outside[0])), 200);
   });
 
-  it("reaches the server of its run; before the start the error says so, and after the end there is no server", async () => {
+  it("reaches the server of its run; before the start it fails with a reason, and after the end there is no server", async () => {
     const early = createLocalApi();
     assert.equal(await readStatus(ownThread()), 503);
     early.close();
