@@ -170,7 +170,8 @@ function createSdkTransport({ runs, threads }: SdkClient): RunTransport {
       return run && { status: run.status, cancel_reason: run.cancel_reason ?? null };
     },
     async findState({ thread_id, run_id }, signal) {
-      const [state] = await threads.getHistory(thread_id, { limit: 1, metadata: { run_id }, signal });
+      const query = { limit: 1, metadata: { run_id }, signal };
+      const [state] = (await threads.getHistory(thread_id, query).catch(nullIfNotFound)) ?? [];
       return state ? toReceivedState(state) : null;
     },
     readState: async (thread_id) => toReceivedState(await threads.getState(thread_id)),

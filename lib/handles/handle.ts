@@ -64,7 +64,7 @@ export function createAgentHandle<Types extends Wire>(transport: RunTransport, n
   /** Waits for the end of a run that was created before. */
   async function join(run: RunRef, { thread_id, signal }: UntypedOptions): Promise<Outcome<Wire>> {
     const result = (await transport.join(run, signal)) ?? DELETED_RUN_RESULT;
-    return await readOutcome(transport, run, { result, isOwn: false, isStateless: thread_id === null }, signal);
+    return await readOutcome(transport, run, { result, isStateless: thread_id === null }, signal);
   }
 
   /**
@@ -77,7 +77,7 @@ export function createAgentHandle<Types extends Wire>(transport: RunTransport, n
       transport.wait(call.thread_id, call.request, signal),
     );
     const isStateless = options.thread_id === null;
-    return await readOutcome(transport, run, { result, isOwn: true, isStateless }, signal);
+    return await readOutcome(transport, run, { result, isStateless }, signal);
   }
 
   /** Creates a run and returns its ids at once. `outcome` waits for its end. */

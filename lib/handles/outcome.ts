@@ -44,24 +44,24 @@ function inferStatus(error: RunError | null): string {
 }
 
 /**
- * Returns the outcome of a run that has ended. `isOwn` means that the result is that of this run for sure: a run that had ended before
- * it was joined has the state of its thread as result, which later runs change. Its values are then read from its own states.
+ * Returns the outcome of a run that has ended. Its values are those of the newest state that the run has stored: the result of a run
+ * may be the state of its thread, which later runs change. The thread of a stateless run is gone, so its result has the values.
  */
 export async function readOutcome(
   transport: RunTransport,
   run: RunRef,
-  { result, isOwn, isStateless }: { readonly result: Json; readonly isOwn: boolean; readonly isStateless: boolean },
+  { result, isStateless }: { readonly result: Json; readonly isStateless: boolean },
   signal?: AbortSignal,
 ): Promise<Outcome<Wire>> {
-  const end = await transport.findEnd(run, signal);
+  const [end, state] = await Promise.all([
+    transport.findEnd(run, signal),
+    isStateless ? null : transport.findState(run, signal),
+  ]);
   const error = findError(result);
-  const hasStates = end !== null && !isStateless;
-  const state = hasStates && (!isOwn || error) ? await transport.findState(run, signal) : null;
-  // A run that was cancelled before it started has stored no state: the result is that of its thread.
-  const hasNoValues = error !== null || (hasStates && !isOwn && end.status === "interrupted");
-  const ownResult = hasNoValues ? null : parseResult(result);
-  const parts = state ? parseState(state) : ownResult;
-  return toOutcome(run, end, error, parts);
+  // A run that was cancelled before it started has stored no state.
+  const hasNoValues = error !== null || (!isStateless && end?.status === "interrupted");
+  const resultParts = hasNoValues ? null : parseResult(result);
+  return toOutcome(run, end, error, state ? parseState(state) : resultParts);
 }
 
 /** Returns the outcome of a run. Without its end, the status is derived from the error. A run with open steps waits. */

@@ -1,7 +1,7 @@
 /** The operations of a server that the calls of agents use: of a service in process, or of a server over HTTP. */
 import type { StreamMode } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
-import type { CallSettings, RunRef } from "./types.ts";
+import type { AgentHandle, CallSettings, RunRef } from "./types.ts";
 
 /** The request of a run. */
 export interface RunRequest extends Omit<CallSettings, "thread_id" | "assistant_id" | "signal"> {
@@ -59,8 +59,13 @@ export interface RunTransport {
   join(run: RunRef, signal?: AbortSignal): Promise<Json>;
   /** Returns how a run ended, or null if the run was deleted. */
   findEnd(run: RunRef, signal?: AbortSignal): Promise<RunEnd | null>;
-  /** Returns the newest state that a run has stored, or null without one. */
+  /** Returns the newest state that a run has stored; null without one, or if the thread was deleted. */
   findState(run: RunRef, signal?: AbortSignal): Promise<ReceivedState | null>;
   /** Returns the current state of a thread. */
   readState(thread_id: string): Promise<ReceivedState>;
+}
+
+/** The handles of agents, once their code is loaded. */
+export interface AgentHandles {
+  getHandle(name: string): AgentHandle | Promise<AgentHandle>;
 }

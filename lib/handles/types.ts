@@ -163,11 +163,6 @@ export interface AgentHandle<Types extends Wire = Untyped> {
   state(thread_id: string): Promise<AgentState<Types>>;
 }
 
-/** The handles of agents, once their code is loaded. */
-export interface AgentHandles {
-  getHandle(name: string): AgentHandle | Promise<AgentHandle>;
-}
-
 /** The calls of agents by graph id. */
 export interface AgentCalls<Types extends Graphs> {
   /** Returns the calls of one agent. An unknown id is refused when it is called. */

@@ -4,8 +4,8 @@ import { nullIfNotFound, ServiceError, STATUS } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import { waitUnlessAborted } from "../handles/abort.ts";
 import { createAgentHandle } from "../handles/handle.ts";
-import type { ReceivedFrame, ReceivedState, RunRequest, RunTransport } from "../handles/transport.ts";
-import type { AgentHandles, RunRef } from "../handles/types.ts";
+import type { AgentHandles, ReceivedFrame, ReceivedState, RunRequest, RunTransport } from "../handles/transport.ts";
+import type { RunRef } from "../handles/types.ts";
 import type { Json } from "../json.ts";
 import type { RunCreate, RunWait } from "../runs/mod.ts";
 import type { Frame } from "../streams/frames.ts";
@@ -77,7 +77,8 @@ function createServiceTransport({ runs, threads }: Pick<Resources, "runs" | "thr
       return run && { status: run.status, cancel_reason: run.cancel_reason };
     },
     async findState({ thread_id, run_id }) {
-      const [state] = await threads.history(thread_id, { limit: 1, metadata: { run_id } });
+      const query = { limit: 1, metadata: { run_id } };
+      const [state] = (await threads.history(thread_id, query).catch(nullIfNotFound)) ?? [];
       return state ? toReceivedState(state) : null;
     },
     readState: async (thread_id) => toReceivedState(await threads.state(thread_id)),

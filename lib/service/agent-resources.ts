@@ -1,7 +1,8 @@
 /** Adds the calls of agents to the resources of a service. Their code is loaded with the first call. */
 import { createLazyModule } from "../environment.ts";
 import type { Graphs, Untyped } from "../executor/agent-types.ts";
-import type { AgentCalls, AgentHandle, AgentHandles, RunFrames, TypedRuns } from "../handles/types.ts";
+import type { AgentHandles } from "../handles/transport.ts";
+import type { AgentCalls, AgentHandle, RunFrames, TypedRuns } from "../handles/types.ts";
 import type { Resources } from "./resources.ts";
 
 /** The resources of a service or of a caller, with the calls of agents. */

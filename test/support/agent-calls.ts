@@ -209,6 +209,12 @@ export function agentCallsSuite(
         assert.deepEqual({ status, values }, { status: "cancelled", values: null });
         await harness.service.runs.cancel(thread_id, active.run_id, { wait: true });
       });
+      it("has no values for a run whose thread was deleted", async () => {
+        const { outcome, thread_id } = await harness.agent("waits").start({});
+        await harness.service.threads.delete(thread_id);
+        const { status, values } = await outcome();
+        assert.deepEqual({ status, values }, { status: "cancelled", values: null });
+      });
       it("reports that a run was deleted", async () => {
         const { outcome, run_id, thread_id } = await harness.agent("waits").start({});
         await harness.service.runs.cancel(thread_id, run_id, { action: "rollback", wait: true });
