@@ -7,4 +7,7 @@ const counter = agent(
   { state: v.object({ n: v.optional(v.number()) }), context: v.object({ by: v.number() }) },
   ({ state, context }) => ({ n: (state.n ?? 0) + context.by }),
 );
-export const app = await createApp({ database: ":memory:", agents: { counter, echo: () => "Hello" } });
+export const app = await createApp({
+  database: ":memory:",
+  agents: { counter, echo: () => "Hello", refund: () => "Refunded." },
+});
