@@ -10,7 +10,7 @@ const stream = client.runs.stream(thread.thread_id, assistant.assistant_id, {
   streamMode: "messages-tuple",
 });
 for await (const { event, data } of stream) {
-  if (event === "messages") console.log((data as [{ content: string }, unknown])[0].content);
+  if (event === "messages") console.log(data[0].content);
 }
 
 // A question for the person: the run stops, and continues with the answer.
@@ -19,5 +19,6 @@ const refund = { messages: [{ role: "user", content: "Please refund 30 euros" }]
 await client.runs.wait(thread_id, "approval", { input: refund });
 const { tasks } = await client.threads.getState(thread_id);
 console.log("Asked:", JSON.stringify(tasks[0]?.interrupts[0]?.value));
-const result = await client.runs.wait(thread_id, "approval", { command: { resume: "yes" } });
-console.log("Answered:", (result as { messages: { content: string }[] }).messages.at(-1)?.content);
+await client.runs.wait(thread_id, "approval", { command: { resume: "yes" } });
+const { values } = await client.threads.getState<{ messages: { content: string }[] }>(thread_id);
+console.log("Answered:", values.messages.at(-1)?.content);

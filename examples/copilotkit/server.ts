@@ -6,7 +6,7 @@ const app = await createApp({
   database: "agents.db",
   agents: {
     async *support({ messages, command, interrupt }) {
-      const answer = command?.resume as { approved: boolean } | undefined;
+      const answer = command?.resume;
       if (answer) yield answer.approved ? "Refunded." : "Not refunded.";
       else if (messages.at(-1)?.content === "Refund me") yield interrupt("Refund 30 euros?");
       else yield* ["You said: ", String(messages.at(-1)?.content)];

@@ -10,7 +10,7 @@ const lines = [
 /** Context `{"style": "loud"}` makes it shout: set it on an assistant, and a new version of it starts. */
 export async function* writer({ messages, context, signal }: FunctionJob): AsyncGenerator<string> {
   const turn = messages.filter((message) => message.type === "ai").length;
-  const line = lines[turn % lines.length] as string;
+  const line = lines[turn % lines.length] ?? "";
   for (const word of (context.style === "loud" ? line.toUpperCase() : line).split(/(?<= )/)) {
     await new Promise((resolve) => setTimeout(resolve, 30));
     signal.throwIfAborted();
