@@ -39,27 +39,27 @@ export function member(of: Fields, name: string): unknown {
 }
 
 export function text(of: Fields, name: string): string {
-  const value = member(of, name);
-  if (typeof value !== "string") throw new UnsupportedCaseError(`the field ${name} is no text`);
-  return value;
+  const fieldValue = member(of, name);
+  if (typeof fieldValue !== "string") throw new UnsupportedCaseError(`the field ${name} is no text`);
+  return fieldValue;
 }
 
 export function number(of: Fields, name: string): number {
-  const value = member(of, name);
-  if (typeof value !== "number") throw new UnsupportedCaseError(`the field ${name} is no number`);
-  return value;
+  const fieldValue = member(of, name);
+  if (typeof fieldValue !== "number") throw new UnsupportedCaseError(`the field ${name} is no number`);
+  return fieldValue;
 }
 
 export function list(of: Fields, name: string): readonly unknown[] {
-  const value = member(of, name);
-  if (!Array.isArray(value)) throw new UnsupportedCaseError(`the field ${name} is no list`);
-  return value;
+  const fieldValue = member(of, name);
+  if (!Array.isArray(fieldValue)) throw new UnsupportedCaseError(`the field ${name} is no list`);
+  return fieldValue;
 }
 
 export function fields(of: Fields, name: string): Fields {
-  const value = member(of, name);
-  if (!isFields(value)) throw new UnsupportedCaseError(`the field ${name} is no object`);
-  return value;
+  const fieldValue = member(of, name);
+  if (!isFields(fieldValue)) throw new UnsupportedCaseError(`the field ${name} is no object`);
+  return fieldValue;
 }
 
 /** Creates a case that fails. */
@@ -108,5 +108,5 @@ export function expandRepeats(value: unknown): unknown {
     }
     return piece.repeat(count as number);
   }
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, expandRepeats(item)]));
+  return Object.fromEntries(Object.entries(value).map(([key, memberValue]) => [key, expandRepeats(memberValue)]));
 }

@@ -34,14 +34,16 @@ export const createKinds = (base_url: string): Kinds => ({
 export function fillPlaceholders(expected: unknown, actual: unknown, kinds: Kinds, owner: unknown = actual): unknown {
   if (typeof expected === "string") return fillText(expected, actual, kinds, owner);
   if (Array.isArray(expected)) {
-    return expected.map((item, i) => fillPlaceholders(item, Array.isArray(actual) ? actual[i] : undefined, kinds));
+    return expected.map((element, i) =>
+      fillPlaceholders(element, Array.isArray(actual) ? actual[i] : undefined, kinds),
+    );
   }
   if (!isFields(expected)) return expected;
   const of = isFields(actual) ? actual : {};
   return Object.fromEntries(
-    Object.entries(expected).map(([key, item]) => {
-      const value = Object.hasOwn(of, key) ? of[key] : undefined;
-      return [key, fillPlaceholders(item, value, kinds, isFields(value) ? value : of)];
+    Object.entries(expected).map(([key, expectedMember]) => {
+      const actualMember = Object.hasOwn(of, key) ? of[key] : undefined;
+      return [key, fillPlaceholders(expectedMember, actualMember, kinds, isFields(actualMember) ? actualMember : of)];
     }),
   );
 }

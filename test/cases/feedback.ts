@@ -148,8 +148,8 @@ const fillNames = (path: string, { tokens }: Stage): string =>
 function readHeaders(of: Fields): Readonly<Record<string, string>> {
   if (of["headers"] === undefined) return {};
   const headers = fields(of, "headers");
-  for (const [name, value] of Object.entries(headers)) {
-    if (typeof value !== "string") throw new UnsupportedCaseError(`the header ${name} is no text`);
+  for (const [name, headerValue] of Object.entries(headers)) {
+    if (typeof headerValue !== "string") throw new UnsupportedCaseError(`the header ${name} is no text`);
   }
   return headers as Readonly<Record<string, string>>;
 }

@@ -102,7 +102,7 @@ async function storeTokens(stage: Stage, runs: readonly string[]): Promise<reado
 /** Values of one name: any of them. Names: all of them. */
 function createFilter(params: URLSearchParams): (record: Stored) => boolean {
   const matchesAny = (name: string, value: unknown): boolean => {
-    const sentPath = params.getAll(name).filter((item) => item !== "");
+    const sentPath = params.getAll(name).filter((paramValue) => paramValue !== "");
     return sentPath.length === 0 || sentPath.includes(String(value));
   };
   const flag = (name: string, value: boolean): boolean =>

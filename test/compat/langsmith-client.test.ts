@@ -110,13 +110,18 @@ describe("the langsmith client", () => {
   it("may send links as the Python client does: a list, with an id and nulls", async () => {
     await using at = await service();
     const run_id = await aRun(at);
-    const item = { run_id, feedback_config: null, expires_at: null, expires_in: { days: 0, hours: 3, minutes: 0 } };
+    const linkRequest = {
+      run_id,
+      feedback_config: null,
+      expires_at: null,
+      expires_in: { days: 0, hours: 3, minutes: 0 },
+    };
     const answer = await at.fetch("http://greenroom/api/v1/feedback/tokens", {
       method: "POST",
       body: JSON.stringify([
-        { ...item, feedback_key: "a", id: crypto.randomUUID() },
+        { ...linkRequest, feedback_key: "a", id: crypto.randomUUID() },
         {
-          ...item,
+          ...linkRequest,
           feedback_key: "b",
           expires_in: null,
           expires_at: new Date(Date.now() + 60_000).toISOString().slice(0, -1),

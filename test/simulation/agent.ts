@@ -153,13 +153,13 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
     yield* speak(i, "message-start");
     for (let n = 0; n < step.events; n++) {
       if (signal.aborted && !script.deaf) signal.throwIfAborted();
-      const data = {
+      const payload = {
         tag: script.tag,
         attempt: job.attempt,
         claim: world.oracle.runs.byId.get(job.run_id)?.state.claims ?? 0,
         n: emittedCount++,
       };
-      if (job.modes.has("custom")) yield { type: "stream", mode: "custom", data };
+      if (job.modes.has("custom")) yield { type: "stream", mode: "custom", data: payload };
       if (n % 16 === 3) await pause(world, process, 1, script.deaf ? null : signal);
     }
     await pause(world, process, step.ms, script.deaf ? null : signal);
@@ -187,8 +187,8 @@ const readPending = (stored: StoredCheckpoint | null): readonly string[] =>
   ((stored && parseRecordedState(stored)?.tasks) ?? []).flatMap(({ interrupts }) => interrupts.map(({ id }) => id));
 
 function readMessages(stored: StoredCheckpoint | null): Json[] {
-  const value = stored?.values.find(({ channel }) => channel === "messages");
-  return value ? (JSON.parse(String(value.data)) as Json[]) : [];
+  const channelValue = stored?.values.find(({ channel }) => channel === "messages");
+  return channelValue ? (JSON.parse(String(channelValue.data)) as Json[]) : [];
 }
 
 /** Writes checkpoints as an executor with a saver of its own does, in the form that the worker's have. */

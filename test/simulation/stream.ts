@@ -74,7 +74,7 @@ export class Reader {
       );
     this.frames++;
     if (this.ended) refuse("it comes after the end");
-    const data = JSON.parse(frame.data) as JsonObject | null;
+    const payload = JSON.parse(frame.data) as JsonObject | null;
     if (run) this.#checkFeedback(frame, run, refuse);
     this.#event = frame.event;
     if (frame.id === null && frame.event === "end") {
@@ -85,14 +85,14 @@ export class Reader {
       return;
     }
     // Why there is no frame yet, to who has seen none.
-    if (frame.id === null && data?.["reason"] === "RunStopping" && this.last === 0) return;
+    if (frame.id === null && payload?.["reason"] === "RunStopping" && this.last === 0) return;
     if (frame.id === null) {
-      if (frame.event !== "metadata" || typeof data?.["missing_before"] !== "number") {
+      if (frame.event !== "metadata" || typeof payload?.["missing_before"] !== "number") {
         refuse("it has no id");
         return;
       }
       if (run?.framed && run.fate === "present") refuse("frames that are stored are missing");
-      this.last = Math.max(this.last, data["missing_before"] - 1);
+      this.last = Math.max(this.last, payload["missing_before"] - 1);
       return;
     }
     if (typeof frame.id !== "number" || !Number.isSafeInteger(frame.id)) {
@@ -103,7 +103,7 @@ export class Reader {
     const before = this.#contiguous && !this.#isEnding(frame) ? this.last : this.#lastShown;
     if (frame.id <= before) refuse(`it comes after frame ${before}`);
     this.#lastShown = frame.id;
-    const present = run?.fate === "present" && (frame.event !== "end" || data?.["status"] !== "rollback");
+    const present = run?.fate === "present" && (frame.event !== "end" || payload?.["status"] !== "rollback");
     if (present && run.framed && this.#contiguous && frame.id !== this.last + 1 && !this.#isEnding(frame)) {
       refuse(`it comes after frame ${this.last}`);
     }
@@ -111,7 +111,7 @@ export class Reader {
     if (frame.event === "end") {
       this.ended = true;
       if (present) {
-        if (data?.["status"] !== run.state.status) refuse(`the run is ${run.state.status}`);
+        if (payload?.["status"] !== run.state.status) refuse(`the run is ${run.state.status}`);
         if (frame.id !== run.state.end_frame) refuse(`the end of the run is frame ${run.state.end_frame}`);
       }
     }

@@ -29,22 +29,22 @@ export class ThreadReader {
     const world = this.#world;
     const refuse = (text: string): void =>
       world.violation("I6", `${this.name}: frame ${frame.id} ${frame.event} ${frame.data.slice(0, 200)}: ${text}`);
-    const data = JSON.parse(frame.data) as JsonObject;
+    const payload = JSON.parse(frame.data) as JsonObject;
     // Of a thread that was deleted and made again the places mean something else.
     if (world.oracle.threads.get(this.thread_id) !== this.#life) return;
     if (frame.event === "error" || frame.event === "end") refuse("a thread's stream has none");
-    if (typeof data?.["run_id"] === "string") this.#run = data["run_id"];
+    if (typeof payload?.["run_id"] === "string") this.#run = payload["run_id"];
     const run = this.#run === null ? undefined : world.oracle.runs.byId.get(this.#run);
     if (frame.event === "run_done") {
-      const run_id = String(data["run_id"]);
+      const run_id = String(payload["run_id"]);
       if (this.done.has(run_id)) refuse("it is told twice");
       this.done.add(run_id);
-      if (run?.fate === "present" && run.state.status !== data["status"]) refuse(`the run is ${run.state.status}`);
+      if (run?.fate === "present" && run.state.status !== payload["status"]) refuse(`the run is ${run.state.status}`);
     }
     if (frame.id === null) return;
     const [seq = Number.NaN, id = Number.NaN, at = Number.NaN] = String(frame.id).split("-").map(Number);
     if (![seq, id, at].every(Number.isSafeInteger)) {
-      if (data?.["status"] !== "rollback") refuse("its id names no place");
+      if (payload?.["status"] !== "rollback") refuse("its id names no place");
       return;
     }
     this.at = { seq, frame: id, at };

@@ -30,8 +30,8 @@ export function inspect(path: string): Inspection {
       if (table === KEYS) continue;
       for (const { name, type } of columns(table)) {
         if (!/text|blob/i.test(String(type))) continue;
-        const value = `cast(${name} as text)`;
-        const sql = `select ${value} as value from ${table} where ${value} like ?`;
+        const castColumn = `cast(${name} as text)`;
+        const sql = `select ${castColumn} as value from ${table} where ${castColumn} like ?`;
         for (const row of database.prepare(sql).iterate(like) as Iterable<Row>) {
           for (const [match] of String(row.value).matchAll(pattern)) remainingRows.push(`${table}.${name}: ${match}`);
         }

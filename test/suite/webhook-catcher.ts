@@ -276,8 +276,8 @@ async function isSigned(
 
 function objectIn(text: string): JsonObject {
   try {
-    const value = JSON.parse(text) as Json;
-    return isObject(value) ? value : {};
+    const parsed = JSON.parse(text) as Json;
+    return isObject(parsed) ? parsed : {};
   } catch {
     return {};
   }

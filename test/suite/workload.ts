@@ -96,7 +96,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   ): Promise<boolean> => {
     const { run, thread } = attempt.claimed;
     const checkpoint_id = `c${String(++count).padStart(8, "0")}`;
-    const data = JSON.stringify(run.run_id);
+    const runIdText = JSON.stringify(run.run_id);
     const answer = thread.head !== null && chance(30) ? thread.head : null;
     const list = run.resumable ? Array.from({ length: below(4) }, () => ({ event: "custom", data: `${++count}` })) : [];
     const progress: Progress = {
@@ -107,7 +107,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
         },
       ],
       writes: [
-        { ns: "", checkpoint_id, task_id: "task", writes: [{ channel: "n", idx: 0, type: "json", data }] },
+        { ns: "", checkpoint_id, task_id: "task", writes: [{ channel: "n", idx: 0, type: "json", data: runIdText }] },
         ...(answer === null
           ? []
           : [
@@ -115,7 +115,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
                 ns: "",
                 checkpoint_id: answer,
                 task_id: "answer",
-                writes: [{ channel: "__resume__", idx: 0, type: "json", data }],
+                writes: [{ channel: "__resume__", idx: 0, type: "json", data: runIdText }],
               },
             ]),
       ],

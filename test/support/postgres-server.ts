@@ -77,12 +77,12 @@ async function startOwn({ fsync = true, settings = [] }: StartOptions): Promise<
   await writeFile(join(folder, "log"), "");
   if (user) await Promise.all([folder, join(folder, "password")].map((path) => chown(path, user.uid, user.gid)));
   const env = { PATH: process.env.PATH ?? "", HOME: folder, FOLDER: folder, LC_ALL: "C", TZ: "UTC" };
-  const data = join(folder, "data");
+  const dataFolder = join(folder, "data");
   // Its order of text is not that of bytes, as on most servers.
   const initdb = [
     join(programs, "initdb"),
     "-D",
-    data,
+    dataFolder,
     "-U",
     "postgres",
     "-E",
@@ -95,7 +95,7 @@ async function startOwn({ fsync = true, settings = [] }: StartOptions): Promise<
   const port = await freePort();
   let supervisor: ChildProcess | undefined;
   try {
-    await initialize(data, () => run(as(user, initdb), env));
+    await initialize(dataFolder, () => run(as(user, initdb), env));
     const settingArgs = [
       `port=${port}`,
       "listen_addresses=127.0.0.1",
@@ -108,7 +108,7 @@ async function startOwn({ fsync = true, settings = [] }: StartOptions): Promise<
       "jit=off",
       ...settings,
     ].flatMap((setting) => ["-c", setting]);
-    const command = as(user, [join(programs, "postgres"), "-D", data, ...settingArgs]);
+    const command = as(user, [join(programs, "postgres"), "-D", dataFolder, ...settingArgs]);
     supervisor = spawn("sh", ["-c", SUPERVISOR, "sh", ...command], { env, stdio: ["pipe", "pipe", "ignore"] });
     await ready(folder);
   } catch (error) {
@@ -139,15 +139,15 @@ async function startOwn({ fsync = true, settings = [] }: StartOptions): Promise<
 }
 
 /** Makes a cluster, or copies the one that was made first in the folder that all test processes of one run share. */
-async function initialize(data: string, make: () => Promise<void>): Promise<void> {
+async function initialize(dataFolder: string, make: () => Promise<void>): Promise<void> {
   const shared = process.env.GREENROOM_TEST_SHARED;
   if (!shared) return await make();
   const copy = (from: string, to: string): Promise<void> => run(["cp", "-a", from, to], { PATH: process.env.PATH });
   const first = join(shared, "postgres");
-  if (existsSync(first)) return await copy(first, data);
+  if (existsSync(first)) return await copy(first, dataFolder);
   await make();
   const whole = join(shared, `postgres-${crypto.randomUUID()}`);
-  await copy(data, whole);
+  await copy(dataFolder, whole);
   try {
     renameSync(whole, first);
   } catch {

@@ -151,7 +151,7 @@ describe("langgraph: resume values", () => {
       ({ data }) => ((data as JsonObject).__interrupt__ ?? []) as unknown as Interrupt[],
     );
     assert.equal(emittedInterrupts.length, 2);
-    for (const item of emittedInterrupts) assert.deepEqual(item, pendingInterrupts[0]);
+    for (const emittedInterrupt of emittedInterrupts) assert.deepEqual(emittedInterrupt, pendingInterrupts[0]);
     const { response_schema: schema } = pendingInterrupts[0] as Interrupt;
     assert.ok(schema === undefined || (schema as JsonObject).type === "number");
   });

@@ -14,9 +14,9 @@ import type { JsonObject } from "../../../lib/json.ts";
 import { createAskingGraph, createChatGraph, createHost, createStepsGraph, Log, log } from "./execute.harness.ts";
 
 /** Keeps what it is sent, and what it wrote itself. */
-const createKeepingGraph = (data: unknown = undefined) =>
+const createKeepingGraph = (initialData: unknown = undefined) =>
   new StateGraph(Log)
-    .addNode("keep", () => (data === undefined ? { log: ["kept"] } : { log: ["kept"], data }))
+    .addNode("keep", () => (initialData === undefined ? { log: ["kept"] } : { log: ["kept"], data: initialData }))
     .addEdge(START, "keep")
     .compile();
 
@@ -167,17 +167,17 @@ describe("langgraph: checkpoints", () => {
   });
 
   it("return hostile data unchanged, and construct nothing from it", async () => {
-    const data = JSON.parse(`{
+    const hostileData = JSON.parse(`{
       "lc": 1, "type": "constructor", "id": ["langchain_core", "messages", "HumanMessage"], "kwargs": {"content": "x"},
       "__proto__": {"polluted": true}, "constructor": {"prototype": {"polluted": true}},
       "nested": [{"lc": 2, "type": "constructor", "id": ["Map"], "args": [[]]}, {"$lg": "message", "v": {"type": "human"}}],
       "$lg": "undefined", "v": 1, "nul": "\\u0000", "lone": "\\ud800", "lg_name": "Send", "toJSON": 1
     }`) as JsonObject;
     const { run, state } = createHost(createKeepingGraph());
-    const { state: last } = await run({ input: { data, log: [] } });
+    const { state: last } = await run({ input: { data: hostileData, log: [] } });
     const stored = (await state()).values as JsonObject;
     for (const values of [last.values as JsonObject, stored]) {
-      assert.equal(JSON.stringify(values.data), JSON.stringify(data));
+      assert.equal(JSON.stringify(values.data), JSON.stringify(hostileData));
       assert.ok(Object.hasOwn(values.data as object, "__proto__"));
     }
     assert.equal(({} as { polluted?: unknown }).polluted, undefined);

@@ -128,7 +128,7 @@ describe("langgraph: interrupts and commands", () => {
   it("keep sends that wait at a breakpoint", async () => {
     const graph = new StateGraph(Log)
       .addNode("work", (state: typeof Log.State) => ({ log: [`work ${state.data}`] }))
-      .addConditionalEdges(START, () => ["a", "b"].map((data) => new Send("work", { data })))
+      .addConditionalEdges(START, () => ["a", "b"].map((branch) => new Send("work", { data: branch })))
       .compile();
     const { run } = createHost(graph);
     const { state } = await run({ input: { log: ["in"] }, interrupt_before: ["work"] });

@@ -51,7 +51,7 @@ describe("langgraph: streams", () => {
     assert.deepEqual(second.parent_checkpoint, first.checkpoint);
     assert.equal((first.metadata as JsonObject).source, "input");
     assert.deepEqual(
-      getEventData(events, "debug").map((item) => (item as JsonObject).type),
+      getEventData(events, "debug").map((debugEvent) => (debugEvent as JsonObject).type),
       ["checkpoint", "checkpoint", "task", "task_result", "checkpoint"],
     );
     assert.deepEqual(getEventData(events, "custom"), [{ progress: 1 }]);

@@ -61,12 +61,12 @@ export class MemoryCheckpoints implements CheckpointHandle {
     this.puts.push(checkpoint);
     this.steps.push({ put: checkpoint });
     this.#rows.push({ ...checkpoint, created_at: 0 });
-    for (const value of checkpoint.values) {
-      const key = JSON.stringify([checkpoint.ns, value.channel, value.version]);
+    for (const channelValue of checkpoint.values) {
+      const key = JSON.stringify([checkpoint.ns, channelValue.channel, channelValue.version]);
       const storedValue = this.#values.get(key);
-      if (storedValue && storedValue.data !== value.data)
-        throw new Error(`Two values of ${value.channel} share version ${value.version}`);
-      this.#values.set(key, value);
+      if (storedValue && storedValue.data !== channelValue.data)
+        throw new Error(`Two values of ${channelValue.channel} share version ${channelValue.version}`);
+      this.#values.set(key, channelValue);
     }
   }
 
@@ -89,8 +89,8 @@ export class MemoryCheckpoints implements CheckpointHandle {
       ...row,
       run_id: null,
       values: Object.entries(row.versions).flatMap(([channel, version]) => {
-        const value = this.#values.get(JSON.stringify([row.ns, channel, version]));
-        return value ? [value] : [];
+        const channelValue = this.#values.get(JSON.stringify([row.ns, channel, version]));
+        return channelValue ? [channelValue] : [];
       }),
       writes: [...(pending?.values() ?? [])].sort((a, b) =>
         a.task_id < b.task_id ? -1 : a.task_id > b.task_id ? 1 : a.idx - b.idx,

@@ -72,34 +72,36 @@ export function formatEvents(events: readonly ProtocolEvent[], methods?: readonl
   return selected.filter((line, at) => !line.includes("delta") || line !== selected[at - 1]);
 }
 
-export function describeData(method: string, data: JsonObject): string {
+export function describeData(method: string, payload: JsonObject): string {
   switch (method) {
     case "checkpoints":
-      return `step ${data.step} ${data.source}`;
+      return `step ${payload.step} ${payload.source}`;
     case "values":
-      if (data === null) return "of the checkpoint";
-      return Object.entries(data)
+      if (payload === null) return "of the checkpoint";
+      return Object.entries(payload)
         .map(([key, value]) => `${key} ${Array.isArray(value) ? value.length : JSON.stringify(value)}`)
         .join(" ");
     case "tasks":
-      return `${"input" in data ? "start" : "end"} ${data.name}${(data.interrupts as Json[])?.length ? " interrupted" : ""}`;
+      return `${"input" in payload ? "start" : "end"} ${payload.name}${(payload.interrupts as Json[])?.length ? " interrupted" : ""}`;
     case "updates":
-      return Object.keys(data.values as JsonObject).join(" ");
+      return Object.keys(payload.values as JsonObject).join(" ");
     case "lifecycle": {
-      const { event, ...eventData } = data;
+      const { event, ...eventData } = payload;
       return `${event} ${JSON.stringify(eventData)}`;
     }
     case "messages": {
-      const { event, index, content, id, reason } = data;
+      const { event, index, content, id, reason } = payload;
       const what = isObject(content) ? JSON.stringify(content) : (reason ?? (event === "message-start" ? "" : id));
       return [event, index, event === "content-block-finish" ? what : reason]
         .filter((part) => part !== undefined)
         .join(" ");
     }
     case "tools":
-      return [data.event, data.tool_call_id, data.tool_name, data.input, data.message].filter(Boolean).join(" ");
+      return [payload.event, payload.tool_call_id, payload.tool_name, payload.input, payload.message]
+        .filter(Boolean)
+        .join(" ");
     default:
-      return JSON.stringify(data.payload === undefined ? data : { name: data.name, payload: data.payload });
+      return JSON.stringify(payload.payload === undefined ? payload : { name: payload.name, payload: payload.payload });
   }
 }
 

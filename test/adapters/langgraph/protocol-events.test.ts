@@ -312,7 +312,7 @@ describe("langgraph: protocol events of interrupts, tools and updates", () => {
       { node: "last", values: { log: ["y"] } },
     ]);
     assert.deepEqual(
-      updates.slice(0, -2).filter((data) => (data as JsonObject).node !== "nothing"),
+      updates.slice(0, -2).filter((update) => (update as JsonObject).node !== "nothing"),
       [],
     );
   });

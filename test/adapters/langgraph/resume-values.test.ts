@@ -203,7 +203,8 @@ describe("a resume value whose task fails", () => {
           before.open.map(({ id }) => id),
         );
         assert.equal(
-          (await at.kit.service.threads.inbox()).items.filter((item) => item.thread_id === thread_id).length,
+          (await at.kit.service.threads.inbox()).items.filter((inboxEntry) => inboxEntry.thread_id === thread_id)
+            .length,
           1,
         );
       }
@@ -360,7 +361,7 @@ describe("a copy of a waiting thread", () => {
         ["interrupted", before.open],
       );
       const { items } = await at.kit.service.threads.inbox();
-      assert.ok(items.some((item) => item.thread_id === copy.thread_id));
+      assert.ok(items.some((inboxEntry) => inboxEntry.thread_id === copy.thread_id));
       await at.wait(copy.thread_id as string, name, "copied");
       assert.equal((await at.settledThread(copy.thread_id as string)).status, "idle");
       assert.deepEqual((await at.settledThread(thread_id)).open, before.open);

@@ -54,10 +54,10 @@ async function conformance(): Promise<void> {
 /** `each` as vitest has it: `%s` stands for the value, `$description` for its field. */
 function each(declare: (name: string, body: () => void | Promise<void>) => unknown) {
   return (cases: readonly unknown[]) =>
-    (name: string, body: (item: unknown) => void | Promise<void>): void => {
-      for (const item of cases) {
-        const { description = "" } = Object(item) as { description?: string };
-        declare(name.replace("%s", String(item)).replace("$description", description), () => body(item));
+    (name: string, body: (parameter: unknown) => void | Promise<void>): void => {
+      for (const testCase of cases) {
+        const { description = "" } = Object(testCase) as { description?: string };
+        declare(name.replace("%s", String(testCase)).replace("$description", description), () => body(testCase));
       }
     };
 }

@@ -49,11 +49,11 @@ describe("the store of a LangGraph graph", () => {
       await store.put(["users", "ann"], "seen", { n: 2 });
       await store.put(["users", "bob"], "likes", { food: "soup", n: 3 });
       await store.delete(["users", "ann"], "seen");
-      const item = await store.get(["users", "ann"], "likes");
-      assert.ok(item?.createdAt instanceof Date && item.updatedAt instanceof Date);
+      const storedItem = await store.get(["users", "ann"], "likes");
+      assert.ok(storedItem?.createdAt instanceof Date && storedItem.updatedAt instanceof Date);
       const matches = await store.search(["users"], { filter: { n: { $gt: 1 } } });
       return json({
-        item: [item.namespace, item.key, item.value],
+        item: [storedItem.namespace, storedItem.key, storedItem.value],
         none: await store.get(["users", "ann"], "seen"),
         found: matches.map(({ namespace, key }) => [...namespace, key]),
         page: (await store.search(["users"], { limit: 1, offset: 1 })).length,

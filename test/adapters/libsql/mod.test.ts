@@ -95,8 +95,8 @@ function driverTests(createFile: () => Promise<LibsqlOptions>, traits: Pick<Subj
 
   it("rejects invalid numbers, and integers that no number can represent", () =>
     use(async (driver) => {
-      for (const value of [Number.NaN, Number.POSITIVE_INFINITY]) {
-        const bad = toStatement("select ? as a", value);
+      for (const invalidNumber of [Number.NaN, Number.POSITIVE_INFINITY]) {
+        const bad = toStatement("select ? as a", invalidNumber);
         await assert.rejects(driver.batch([bad]), TypeError);
         await assert.rejects(driver.read(bad), TypeError);
       }
@@ -149,13 +149,13 @@ describe("libSQL in a file", () => {
     withDriver(createFile(), async (driver) => {
       const settings = { journal_mode: "wal", synchronous: 2, foreign_keys: 1, trusted_schema: 0, busy_timeout: 0 };
       for (let round = 0; round < 2; round += 1) {
-        for (const [name, value] of Object.entries(settings)) {
+        for (const [name, setting] of Object.entries(settings)) {
           const pragma = toStatement(`pragma ${name}`);
           const [written] = await driver.batch([pragma]);
           const both = [await driver.read(pragma), written as SqlRow[]].map(
             (rows) => Object.values(rows[0] as SqlRow)[0],
           );
-          assert.deepEqual(both, [value, value], name);
+          assert.deepEqual(both, [setting, setting], name);
         }
         await Promise.allSettled(Array.from({ length: 10 }, () => driver.batch([insert(1), insert(1)])));
       }

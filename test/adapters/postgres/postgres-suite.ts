@@ -146,15 +146,15 @@ export function registerPostgresSuite(use: UsePostgres): void {
     }
     const bytes = [new Uint8Array([0, 1, 255]), new Uint8Array([9, 1, 2, 9]).subarray(1, 3), new Uint8Array(0)];
     bytes.push(new Uint8Array(100_000).fill(7));
-    for (const value of bytes) {
+    for (const byteValue of bytes) {
       const [rows] = await driver.batch([
-        toStatement("insert into item (item_id, bytes) values (100, $1) returning bytes", value),
+        toStatement("insert into item (item_id, bytes) values (100, $1) returning bytes", byteValue),
         toStatement("delete from item where item_id = 100"),
       ]);
       const storedBytes = rows?.[0]?.bytes;
       assert.ok(storedBytes instanceof Uint8Array);
       assert.equal(storedBytes.constructor, Uint8Array);
-      assert.deepEqual([...storedBytes], [...value]);
+      assert.deepEqual([...storedBytes], [...byteValue]);
     }
   });
 
@@ -175,8 +175,8 @@ export function registerPostgresSuite(use: UsePostgres): void {
 
   test("rejects invalid values", async (driver) => {
     const none = [{}, { "1": 5 }, [], new Date(0), undefined, true, 1n, Number.NaN, Number.POSITIVE_INFINITY];
-    for (const value of none) {
-      const bad = toStatement("select $1::text as a", value as never);
+    for (const invalidValue of none) {
+      const bad = toStatement("select $1::text as a", invalidValue as never);
       await assert.rejects(driver.batch([insert(1), bad]), TypeError);
       await assert.rejects(driver.read(bad), TypeError);
     }

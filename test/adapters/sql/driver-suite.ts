@@ -102,15 +102,15 @@ export function registerDriverSuite({ use, binds, file, exclusive }: Subject): v
       new Uint8Array(0),
       "x".repeat(200_000),
     ];
-    await driver.batch(values.map((value, i) => insert(i, value)));
+    await driver.batch(values.map((sqlValue, i) => insert(i, sqlValue)));
     const rows = await driver.read(toStatement("select body, typeof(body) as type from item order by item_id"));
-    for (const [i, value] of values.entries()) {
+    for (const [i, sqlValue] of values.entries()) {
       const body = rows[i]?.body;
-      if (value instanceof Uint8Array) {
+      if (sqlValue instanceof Uint8Array) {
         assert.ok(body instanceof Uint8Array);
-        assert.deepEqual([...body], [...value]);
-      } else assert.equal(body, value);
-      if (binds) assert.equal(rows[i]?.type, getTypeName(value));
+        assert.deepEqual([...body], [...sqlValue]);
+      } else assert.equal(body, sqlValue);
+      if (binds) assert.equal(rows[i]?.type, getTypeName(sqlValue));
     }
   });
 
@@ -123,8 +123,8 @@ export function registerDriverSuite({ use, binds, file, exclusive }: Subject): v
     });
 
     test("rejects invalid values", async (driver) => {
-      for (const value of [{}, { "1": 5 }, [], new Date(0), undefined, true, 1n]) {
-        const bad = toStatement("select ? as a", value as never);
+      for (const invalidValue of [{}, { "1": 5 }, [], new Date(0), undefined, true, 1n]) {
+        const bad = toStatement("select ? as a", invalidValue as never);
         await assert.rejects(driver.batch([bad]), TypeError);
         await assert.rejects(driver.read(bad), TypeError);
       }

@@ -59,8 +59,8 @@ export async function fill(storage: Storage): Promise<void> {
     });
     assert.ok(outcome.kind === "created" && outcome.claimed);
     for (let c = 0; c < 4; c += 1) {
-      const data = JSON.stringify("hello ".repeat(c === 3 ? 2000 : 50));
-      const values = [{ channel: "m", version: `${c}`, type: "json", data }];
+      const text = JSON.stringify("hello ".repeat(c === 3 ? 2000 : 50));
+      const values = [{ channel: "m", version: `${c}`, type: "json", data: text }];
       const checkpoint = { ns: "", checkpoint_id: `c${c}`, parent_id: null, payload: { type: "json", data: "{}" } };
       await storage.saveProgress(
         scope,

@@ -162,7 +162,7 @@ for (const subject of embedded) {
 
     it("sets the promised durability on every connection", () =>
       withFile(subject, async (driver) => {
-        const value = async (name: string): Promise<[SqlValue, SqlValue]> => {
+        const readPragma = async (name: string): Promise<[SqlValue, SqlValue]> => {
           const read = await driver.read(toStatement(`pragma ${name}`));
           const [written] = await driver.batch([toStatement(`pragma ${name}`)]);
           return [
@@ -170,12 +170,12 @@ for (const subject of embedded) {
             Object.values(written?.[0] as SqlRow)[0] as SqlValue,
           ];
         };
-        assert.deepEqual(await value("journal_mode"), ["wal", "wal"]);
-        assert.deepEqual(await value("synchronous"), [2, 2]);
-        assert.deepEqual(await value("foreign_keys"), [1, 1]);
-        assert.deepEqual(await value("trusted_schema"), [0, 0]);
-        assert.deepEqual(await value("journal_size_limit"), [67108864, 67108864]);
-        assert.equal((await value("busy_timeout"))[1], 0);
+        assert.deepEqual(await readPragma("journal_mode"), ["wal", "wal"]);
+        assert.deepEqual(await readPragma("synchronous"), [2, 2]);
+        assert.deepEqual(await readPragma("foreign_keys"), [1, 1]);
+        assert.deepEqual(await readPragma("trusted_schema"), [0, 0]);
+        assert.deepEqual(await readPragma("journal_size_limit"), [67108864, 67108864]);
+        assert.equal((await readPragma("busy_timeout"))[1], 0);
       }));
 
     it("rejects writes outside a batch", () =>

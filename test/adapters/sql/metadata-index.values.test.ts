@@ -109,9 +109,9 @@ describe("a filter on values", () => {
 
       const all = (await ask("POST", "/threads/search", { limit: 1000 })) as { thread_id: string; values: Json }[];
       const has = (values: Json, [key, expectedValue]: [string, Json]): boolean => {
-        const value = (values as JsonObject | null)?.[key];
-        if (!Array.isArray(expectedValue)) return value === expectedValue;
-        return Array.isArray(value) && expectedValue.every((item) => value.includes(item));
+        const member = (values as JsonObject | null)?.[key];
+        if (!Array.isArray(expectedValue)) return member === expectedValue;
+        return Array.isArray(member) && expectedValue.every((element) => member.includes(element));
       };
       for (const values of FILTERS) {
         const expected = all.filter((thread) => Object.entries(values).every((entry) => has(thread.values, entry)));

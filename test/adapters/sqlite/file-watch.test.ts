@@ -40,7 +40,7 @@ const openers: Record<string, Open> = Object.fromEntries(
 
 const statement = (sql: string, ...args: SqlValue[]): SqlStatement => ({ sql, args });
 const table = statement("create table item (body text)");
-const item = statement("insert into item (body) values (?)", "x".repeat(20_000));
+const insertItem = statement("insert into item (body) values (?)", "x".repeat(20_000));
 const count = statement("select count(*) as n from item");
 
 for (const [name, open] of Object.entries(openers)) {
@@ -67,7 +67,7 @@ for (const [name, open] of Object.entries(openers)) {
     async function killServer(items: number): Promise<string> {
       const driver = openDriver();
       await driver.batch([table]);
-      for (let n = 0; n < items; n += 1) await driver.batch([item]);
+      for (let n = 0; n < items; n += 1) await driver.batch([insertItem]);
       const files = ["", "-wal", ".mark"].map((end) => [path + end, readFileSync(path + end)] as const);
       await driver.close();
       drivers = [];
@@ -99,24 +99,24 @@ for (const [name, open] of Object.entries(openers)) {
           await assert.rejects(driver.batch([statement("select 1")]), DatabaseUnavailable);
           await assert.rejects(storage.probe(2), { code: "storage_unavailable" });
         }
-        const [first, second] = await Promise.allSettled([driver.batch([item]), driver.batch([item])]);
+        const [first, second] = await Promise.allSettled([driver.batch([insertItem]), driver.batch([insertItem])]);
         assert.deepEqual([first?.status, second?.status], ["rejected", "rejected"]);
       });
     }
 
     /** Writes until the log has been started anew and holds less than it once did. */
     async function restartLog(driver: SqlDriver): Promise<void> {
-      for (let n = 0; n < 20; n += 1) await driver.batch([item]);
+      for (let n = 0; n < 20; n += 1) await driver.batch([insertItem]);
       const checkpoint = new DatabaseSync(path);
       checkpoint.exec("pragma wal_checkpoint(passive)");
-      for (let n = 0; n < 6; n += 1) await driver.batch([item]);
+      for (let n = 0; n < 6; n += 1) await driver.batch([insertItem]);
       checkpoint.close();
     }
 
     const halve = (file: string): void => truncateSync(file, Math.floor(statSync(file).size / 2));
 
     for (const [which, prepare] of [
-      ["that grows", async (driver) => driver.batch([item])],
+      ["that grows", async (driver) => driver.batch([insertItem])],
       ["that was started anew", restartLog],
     ] as readonly (readonly [string, (driver: SqlDriver) => Promise<unknown>])[]) {
       for (const [when, cut] of [
@@ -144,12 +144,12 @@ for (const [name, open] of Object.entries(openers)) {
             };
             const driver = sqliteDriver(path, createCut, { timer: () => () => {} });
             drivers.push(driver);
-            await driver.batch([table, ...Array.from({ length: 6 }, () => item)]);
+            await driver.batch([table, ...Array.from({ length: 6 }, () => insertItem)]);
             await prepare(driver);
             const next = statement("insert into item (body) values (?)", "y".repeat(size));
             await assert.rejects(cut(driver, next), { name: "DatabaseUnavailable", lost: true });
             const storage = sqlStorage(driver);
-            await assert.rejects(driver.batch([item]), /is damaged: its file or its log was cut/);
+            await assert.rejects(driver.batch([insertItem]), /is damaged: its file or its log was cut/);
             await assert.rejects(storage.probe(2), { code: "storage_unavailable", message: /restore a backup/ });
             await assert.rejects(storage.check?.() ?? Promise.resolve(), { code: "storage_unavailable" });
             await driver.close();
@@ -173,13 +173,13 @@ for (const [name, open] of Object.entries(openers)) {
     ] as const) {
       it(`${what} under a server that writes nothing: a check of the files finds it`, async () => {
         const driver = openDriver();
-        await driver.batch([table, item, item]);
-        await driver.batch([item]);
+        await driver.batch([table, insertItem, insertItem]);
+        await driver.batch([insertItem]);
         const storage = sqlStorage(driver);
         await storage.check?.();
         damage();
         await assert.rejects(storage.check?.() ?? Promise.resolve(), { code: "storage_unavailable" });
-        await assert.rejects(driver.batch([item]), DatabaseUnavailable);
+        await assert.rejects(driver.batch([insertItem]), DatabaseUnavailable);
       });
     }
 
@@ -189,7 +189,7 @@ for (const [name, open] of Object.entries(openers)) {
     ] as const) {
       it(`whose database file is ${what} under a server: a check of the files finds it`, async () => {
         const driver = openDriver();
-        await driver.batch([table, ...Array.from({ length: 9 }, () => item)]);
+        await driver.batch([table, ...Array.from({ length: 9 }, () => insertItem)]);
         // All is in the file, and the log begins anew.
         const otherDatabase = new DatabaseSync(path);
         otherDatabase.exec("pragma wal_checkpoint(truncate)");
@@ -204,7 +204,7 @@ for (const [name, open] of Object.entries(openers)) {
     it("shortened by other programs without a loss are no damage", async () => {
       const driver = openDriver();
       const storage = sqlStorage(driver);
-      await driver.batch([table, ...Array.from({ length: 50 }, () => item)]);
+      await driver.batch([table, ...Array.from({ length: 50 }, () => insertItem)]);
       const otherDatabase = new DatabaseSync(path);
       for (const work of [
         "pragma wal_checkpoint(truncate)",
@@ -214,9 +214,9 @@ for (const [name, open] of Object.entries(openers)) {
       ]) {
         otherDatabase.exec(work);
         await storage.check?.();
-        await driver.batch([item]);
+        await driver.batch([insertItem]);
         await storage.check?.();
-        await driver.batch([item, item]);
+        await driver.batch([insertItem, insertItem]);
       }
       otherDatabase.exec("pragma wal_checkpoint(truncate)");
       await storage.check?.();
@@ -233,7 +233,7 @@ for (const [name, open] of Object.entries(openers)) {
       const driver = openDriver();
       await driver.batch([statement("update item set body = ''")]);
       const otherDatabase = new DatabaseSync(path);
-      await driver.batch([item]);
+      await driver.batch([insertItem]);
       otherDatabase.exec("pragma wal_checkpoint(truncate)");
       otherDatabase.close();
       await driver.batch([statement("delete from item where body = ''")]);
@@ -242,7 +242,7 @@ for (const [name, open] of Object.entries(openers)) {
 
     it("are not read after damage", async () => {
       const driver = openDriver();
-      await driver.batch([table, item]);
+      await driver.batch([table, insertItem]);
       assert.deepEqual(await driver.read(count), [{ n: 1 }]);
       halve(`${path}-wal`);
       await assert.rejects(sqlStorage(driver).check?.() ?? Promise.resolve(), { code: "storage_unavailable" });
@@ -252,7 +252,7 @@ for (const [name, open] of Object.entries(openers)) {
     it("fail a read after a cut: the error names the files, and not the error of SQLite", async () => {
       const driver = openDriver();
       await driver.batch([table]);
-      for (let n = 0; n < 20; n += 1) await driver.batch([item]);
+      for (let n = 0; n < 20; n += 1) await driver.batch([insertItem]);
       truncateSync(`${path}-wal`, 4096);
       await assert.rejects(driver.read(statement("select sum(length(body)) as n from item")), DatabaseUnavailable);
     });
@@ -261,7 +261,7 @@ for (const [name, open] of Object.entries(openers)) {
       const driver = openDriver();
       mkdirSync(`${path}.mark`);
       await driver.batch([table]);
-      await Promise.all([driver.batch([item]), driver.batch([item]), driver.batch([item])]);
+      await Promise.all([driver.batch([insertItem]), driver.batch([insertItem]), driver.batch([insertItem])]);
       assert.deepEqual(await driver.read(count), [{ n: 3 }]);
       rmdirSync(`${path}.mark`);
     });
@@ -270,7 +270,7 @@ for (const [name, open] of Object.entries(openers)) {
       const driver = openDriver();
       await driver.batch([table]);
       rmSync(`${path}-wal`);
-      await assert.rejects(driver.batch([item]), /was deleted or replaced while this process used it/);
+      await assert.rejects(driver.batch([insertItem]), /was deleted or replaced while this process used it/);
     });
 
     it("of a killed process are whole: the next process continues", async () => {
@@ -310,7 +310,7 @@ for (const [name, open] of Object.entries(openers)) {
     it("leave no marker after a clean stop, but do while another process has them open", async () => {
       const [first, second] = [openDriver(), openDriver()];
       await first.batch([table]);
-      await second.batch([item]);
+      await second.batch([insertItem]);
       await first.close();
       assert.ok(existsSync(`${path}.mark`));
       await second.close();

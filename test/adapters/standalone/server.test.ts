@@ -222,11 +222,11 @@ describe("the stand-alone server", () => {
       ["database", "mysql://db/x", /: no driver for mysql: /],
       ["public-base-url", "nowhere", /: must be an absolute http or https URL/],
     ];
-    for (const [option, value, says] of cases) {
+    for (const [option, optionValue, says] of cases) {
       const variable = `GREENROOM_${option.toUpperCase().replaceAll("-", "_")}`;
       const ways: readonly (readonly [setting: string, args: readonly string[], env: Record<string, string>])[] = [
-        [`--${option}`, [`--${option}`, value], { [variable]: "" }],
-        [variable, [], { [variable]: value }],
+        [`--${option}`, [`--${option}`, optionValue], { [variable]: "" }],
+        [variable, [], { [variable]: optionValue }],
       ];
       for (const [setting, args, env] of ways) {
         await using program = serve(folder.path, args, env);

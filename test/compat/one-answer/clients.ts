@@ -172,19 +172,19 @@ const mcp = (era: "modern" | "legacy"): Protocol => ({
     result.catch(() => {});
     await interruptReceived.promise;
     const thread_id = await newestThread(server);
-    let value: string | null = null;
+    let answerValue: string | null = null;
     return {
       thread_id,
       async answer(next) {
-        if (value === null) {
-          value = next;
+        if (answerValue === null) {
+          answerValue = next;
           decision.resolve(next);
           const text = JSON.stringify(await result);
           await client.close();
           return { refusal: null, text };
         }
         const { body, headers } = await requestSent.promise;
-        const text = String(body).replace(JSON.stringify(value), JSON.stringify(next));
+        const text = String(body).replace(JSON.stringify(answerValue), JSON.stringify(next));
         const response = await fetch(url, { method: "POST", headers: headers as HeadersInit, body: text });
         assert.ok(response.ok, `${response.status}`);
         return { refusal: null, text: await response.text() };

@@ -8,17 +8,20 @@ export function store({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { store } = at.client;
       const namespace = ["users", "ann, the first", "é😀"];
-      const value = { theme: "dark", nested: { list: [1, null, "x"] } };
-      assert.equal(await store.putItem(namespace, "settings/1.0 &c?", value), undefined);
-      const item = await store.getItem(namespace, "settings/1.0 &c?");
-      assert.deepEqual([item?.namespace, item?.key, item?.value], [namespace, "settings/1.0 &c?", value]);
-      assert.equal(item?.createdAt, item?.updatedAt);
-      assert.ok(Date.parse(String(item?.createdAt)) > 0);
+      const storedValue = { theme: "dark", nested: { list: [1, null, "x"] } };
+      assert.equal(await store.putItem(namespace, "settings/1.0 &c?", storedValue), undefined);
+      const storedItem = await store.getItem(namespace, "settings/1.0 &c?");
+      assert.deepEqual(
+        [storedItem?.namespace, storedItem?.key, storedItem?.value],
+        [namespace, "settings/1.0 &c?", storedValue],
+      );
+      assert.equal(storedItem?.createdAt, storedItem?.updatedAt);
+      assert.ok(Date.parse(String(storedItem?.createdAt)) > 0);
       assert.equal(await store.getItem(namespace, "none"), null);
       assert.equal(await store.getItem(namespace.slice(0, 2), "settings/1.0 &c?"), null);
       await store.putItem(namespace, "settings/1.0 &c?", { theme: "light" }, { index: false, ttl: 60 });
       const next = await store.getItem(namespace, "settings/1.0 &c?", { refreshTtl: true });
-      assert.deepEqual([next?.value, next?.createdAt], [{ theme: "light" }, item?.createdAt]);
+      assert.deepEqual([next?.value, next?.createdAt], [{ theme: "light" }, storedItem?.createdAt]);
       await store.deleteItem(namespace, "settings/1.0 &c?");
       assert.equal(await store.getItem(namespace, "settings/1.0 &c?"), null);
       assert.equal(await store.deleteItem(namespace, "settings/1.0 &c?"), undefined);

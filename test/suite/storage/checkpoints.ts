@@ -251,11 +251,13 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       for (const [i, { values, writes }] of all.toReversed().entries()) {
         const a = i % 3 ? i : i - 1;
         assert.deepEqual(
-          values.filter((value) => value.channel === "a").map((value) => value.data),
+          values.filter((savedValue) => savedValue.channel === "a").map((savedValue) => savedValue.data),
           a < 0 ? [] : [`"\\u0000 ${a}"`],
         );
         assert.deepEqual(
-          values.filter((value) => value.channel === "b").map((value) => [...(value.data as Uint8Array)]),
+          values
+            .filter((savedValue) => savedValue.channel === "b")
+            .map((savedValue) => [...(savedValue.data as Uint8Array)]),
           [[...bytes(i)]],
         );
         assert.deepEqual(
@@ -277,8 +279,8 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
         ["[8]", "v5", [{ a: "][" }, 2, 3, 4, 8]],
       ];
       const saved = parts.map(([data, extended], i): SavedCheckpoint => {
-        const value: SavedValue = { channel: "m", version: `v${i + 1}`, type: "json", data };
-        const values = extended === undefined ? [value] : [{ ...value, extends_version: extended }];
+        const savedValue: SavedValue = { channel: "m", version: `v${i + 1}`, type: "json", data };
+        const values = extended === undefined ? [savedValue] : [{ ...savedValue, extends_version: extended }];
         return { ...checkpoint(`c${i + 1}`, {}), versions: { m: `v${i + 1}` }, values };
       });
       await storage.saveProgress(here, lease, progress(saved), 1200);

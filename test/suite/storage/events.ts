@@ -89,9 +89,14 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
 
     test("are read in pages", async (storage) => {
       const lease = await createRunningRun(storage);
-      const data = JSON.stringify("x".repeat(100_000));
+      const largeText = JSON.stringify("x".repeat(100_000));
       for (let at = 1; at <= 40; at++) {
-        await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + at, "messages", { data })] }, 1200);
+        await storage.saveProgress(
+          here,
+          lease,
+          { ...NOTHING, events: [event(TURN + at, "messages", { data: largeText })] },
+          1200,
+        );
       }
       const first = await storage.readEvents(here, "t", { after: 0 });
       assert.ok(first.events.length >= 10 && first.events.length <= 20, `${first.events.length} of 100 KB each`);

@@ -62,7 +62,8 @@ function includes(part: Json, whole: Json | undefined): boolean {
     }
     case "list": {
       if (whole === undefined || getKind(whole) !== "list") return false;
-      const isFound = (element: Json): boolean => (whole as Json[]).findIndex((item) => includes(element, item)) >= 0;
+      const isFound = (element: Json): boolean =>
+        (whole as Json[]).findIndex((wholeElement) => includes(element, wholeElement)) >= 0;
       return !(part as Json[]).some((element) => !isFound(element));
     }
     default:
@@ -86,7 +87,7 @@ function isVisible(filter: Filter, metadata: JsonObject): boolean {
       if (!includes(condition.equals, member)) return false;
     } else if (
       !Array.isArray(member) ||
-      condition.contains.some((item) => !member.some((element) => includes(item, element)))
+      condition.contains.some((expectedElement) => !member.some((element) => includes(expectedElement, element)))
     ) {
       return false;
     }
@@ -167,14 +168,14 @@ const ROWS = 40;
  */
 export async function fuzzFilters(storage: Storage, count: number, seed: number): Promise<number> {
   const { below, pick } = createDice(seed);
-  const value = (depth: number): Json => {
+  const createValue = (depth: number): Json => {
     const roll = below(10);
-    if (depth > 0 && roll < 2) return Array.from({ length: below(4) }, () => value(depth - 1));
+    if (depth > 0 && roll < 2) return Array.from({ length: below(4) }, () => createValue(depth - 1));
     if (depth > 0 && roll < 4) return object(depth - 1, below(3));
     return pick(SCALARS);
   };
   const object = (depth: number, size: number): JsonObject =>
-    Object.fromEntries(Array.from({ length: size }, () => [pick(KEYS), value(depth)]));
+    Object.fromEntries(Array.from({ length: size }, () => [pick(KEYS), createValue(depth)]));
   /** A random part of a value; the value contains it. */
   const takePart = (whole: Json): Json => {
     if (Array.isArray(whole)) return whole.filter(() => below(2) === 0).map(takePart);
@@ -184,14 +185,14 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
   };
   /** Returns the part with a random change; the value may not contain it any more. */
   const mutate = (part: Json): Json => {
-    if (below(4) === 0) return value(2);
-    if (Array.isArray(part)) return below(3) === 0 ? [...part, value(1)] : part.map((item) => mutate(item));
+    if (below(4) === 0) return createValue(2);
+    if (Array.isArray(part)) return below(3) === 0 ? [...part, createValue(1)] : part.map((element) => mutate(element));
     if (typeof part !== "object" || part === null) return pick(SCALARS);
     const entries = Object.entries(part);
     const at = below(entries.length + 1);
     return Object.fromEntries(
       at === entries.length
-        ? [...entries, [pick(KEYS), value(1)]]
+        ? [...entries, [pick(KEYS), createValue(1)]]
         : entries.map(([key, item], i) => [key, i === at ? mutate(item) : item]),
     );
   };

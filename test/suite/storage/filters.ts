@@ -80,13 +80,15 @@ const KEYS = [
 
 function randomMetadata(roll: (n: number) => number): JsonObject {
   const scalar = (): Scalar => SCALARS[roll(SCALARS.length)] as Scalar;
-  const value = (): Json => {
+  const createValue = (): Json => {
     const kind = roll(8);
     if (kind < 4) return scalar();
     if (kind < 7) return Array.from({ length: roll(4) }, () => (roll(6) === 0 ? [scalar()] : scalar()));
     return { owner: scalar(), [KEYS[roll(KEYS.length)] as string]: scalar() };
   };
-  return Object.fromEntries(Array.from({ length: 1 + roll(5) }, () => [KEYS[roll(KEYS.length)] as string, value()]));
+  return Object.fromEntries(
+    Array.from({ length: 1 + roll(5) }, () => [KEYS[roll(KEYS.length)] as string, createValue()]),
+  );
 }
 
 /** Takes most conditions from an existing row, so that some rows match. */
@@ -172,7 +174,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
         {},
         "[]",
         "{}",
-        ...alike.map((value) => [value]),
+        ...alike.map((similar) => [similar]),
         [[]],
         [{}],
         "[1]",

@@ -12,7 +12,12 @@ import type { Scope, Storage } from "../../../lib/storage/mod.ts";
 import type { Filter } from "../../../lib/storage/visibility.ts";
 import { here, type StorageTest, type SuiteApi, there } from "./material.ts";
 
-const item = (namespace: string, key: string, value: JsonObject = {}, changes: Partial<NewItem> = {}): NewItem => ({
+const createItem = (
+  namespace: string,
+  key: string,
+  value: JsonObject = {},
+  changes: Partial<NewItem> = {},
+): NewItem => ({
   namespace: namespace.split("."),
   key,
   value,
@@ -29,7 +34,7 @@ const owned = (owner: string): Scope & { readonly filter: Filter } => ({
 export function itemTests(api: SuiteApi, test: StorageTest): void {
   const put = async (storage: Storage, items: readonly NewItem[], now = 1000, scope: Scope = here): Promise<void> =>
     assert.equal(await storage.putItems(scope, items, now), "written");
-  const value = async (storage: Storage, namespace: string, key: string, now = 1000, scope: Scope = here) =>
+  const readValue = async (storage: Storage, namespace: string, key: string, now = 1000, scope: Scope = here) =>
     (await storage.getItem(scope, namespace.split("."), key, { refresh: false }, now))?.value;
   const search = async (
     storage: Storage,
@@ -55,7 +60,11 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("items of the store", () => {
     test("are put, replaced and deleted, each in its namespace", async (storage) => {
-      await put(storage, [item("a.b", "k", { n: 1 }), item("a", "k", { n: 2 }), item("a.b", "l", { n: 3 })]);
+      await put(storage, [
+        createItem("a.b", "k", { n: 1 }),
+        createItem("a", "k", { n: 2 }),
+        createItem("a.b", "l", { n: 3 }),
+      ]);
       assert.deepEqual(await storage.getItem(here, ["a", "b"], "k", { refresh: true }, 1500), {
         namespace: ["a", "b"],
         key: "k",
@@ -65,7 +74,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
         ttl_ms: null,
         expires_at: null,
       });
-      await put(storage, [item("a.b", "k", { m: "é😀\u0000" }, { ttl_ms: 60 })], 2000);
+      await put(storage, [createItem("a.b", "k", { m: "é😀\u0000" }, { ttl_ms: 60 })], 2000);
       assert.deepEqual(await storage.getItem(here, ["a", "b"], "k", { refresh: true }, 2001), {
         namespace: ["a", "b"],
         key: "k",
@@ -76,35 +85,42 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
         expires_at: 2060,
       });
       assert.equal(await storage.putItems(here, [removal("a.b", "k"), removal("none", "k")], 2001), "written");
-      assert.equal(await value(storage, "a.b", "k", 2001), undefined);
-      assert.deepEqual(await value(storage, "a", "k"), { n: 2 });
-      assert.deepEqual(await value(storage, "a.b", "l"), { n: 3 });
-      assert.equal(await value(storage, "a.b", "K"), undefined);
+      assert.equal(await readValue(storage, "a.b", "k", 2001), undefined);
+      assert.deepEqual(await readValue(storage, "a", "k"), { n: 2 });
+      assert.deepEqual(await readValue(storage, "a.b", "l"), { n: 3 });
+      assert.equal(await readValue(storage, "a.b", "K"), undefined);
     });
 
     test("are written in order within one call", async (storage) => {
-      await storage.putItems(here, [item("a", "k", { n: 1 }), removal("a", "k"), item("a", "k", { n: 2 })], 1000);
-      assert.deepEqual(await value(storage, "a", "k"), { n: 2 });
-      await storage.putItems(here, [item("a", "k", { n: 3 }), removal("a", "k")], 1000);
-      assert.equal(await value(storage, "a", "k"), undefined);
+      await storage.putItems(
+        here,
+        [createItem("a", "k", { n: 1 }), removal("a", "k"), createItem("a", "k", { n: 2 })],
+        1000,
+      );
+      assert.deepEqual(await readValue(storage, "a", "k"), { n: 2 });
+      await storage.putItems(here, [createItem("a", "k", { n: 3 }), removal("a", "k")], 1000);
+      assert.equal(await readValue(storage, "a", "k"), undefined);
     });
 
     test("of other deployments are not visible", async (storage) => {
-      await put(storage, [item("a", "k", { at: "here" })]);
-      await put(storage, [item("a", "k", { at: "there" }), item("b", "k")], 1000, there);
-      assert.deepEqual(await value(storage, "a", "k"), { at: "here" });
+      await put(storage, [createItem("a", "k", { at: "here" })]);
+      await put(storage, [createItem("a", "k", { at: "there" }), createItem("b", "k")], 1000, there);
+      assert.deepEqual(await readValue(storage, "a", "k"), { at: "here" });
       assert.equal(await keys(storage), "k");
       assert.equal(await namespaces(storage), "a");
       await storage.putItems(there, [removal("a", "k")], 1000);
-      assert.deepEqual(await value(storage, "a", "k"), { at: "here" });
-      await put(storage, [item("x", "k", {}, { ttl_ms: 1 })]);
+      assert.deepEqual(await readValue(storage, "a", "k"), { at: "here" });
+      await put(storage, [createItem("x", "k", {}, { ttl_ms: 1 })]);
       assert.equal(await storage.deleteExpired(there, { items_expired_by: 9000, limit: 10, now: 9000 }), 0);
     });
 
     test("expire, and live on if a read refreshes them", async (storage) => {
-      await put(storage, [item("a", "k", { n: 1 }, { ttl_ms: 100, vectors: [[1, 0]] }), item("a", "other")]);
-      assert.deepEqual(await value(storage, "a", "k", 1099), { n: 1 });
-      assert.equal(await value(storage, "a", "k", 1100), undefined);
+      await put(storage, [
+        createItem("a", "k", { n: 1 }, { ttl_ms: 100, vectors: [[1, 0]] }),
+        createItem("a", "other"),
+      ]);
+      assert.deepEqual(await readValue(storage, "a", "k", 1099), { n: 1 });
+      assert.equal(await readValue(storage, "a", "k", 1100), undefined);
       assert.equal(await keys(storage, {}, 1100), "other");
       assert.equal(await keys(storage, { query_vector: [1, 0] }, 1100), "");
       await storage.putItems(here, [removal("a", "other")], 1000);
@@ -113,26 +129,26 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
 
       const read = await storage.getItem(here, ["a"], "k", { refresh: true }, 1090);
       assert.equal(read?.updated_at, 1000, "a read changes nothing else");
-      assert.deepEqual(await value(storage, "a", "k", 1189), { n: 1 });
+      assert.deepEqual(await readValue(storage, "a", "k", 1189), { n: 1 });
       assert.equal(await keys(storage, { refresh: true, query_vector: [1, 1] }, 1180), "k");
-      assert.deepEqual(await value(storage, "a", "k", 1279), { n: 1 });
+      assert.deepEqual(await readValue(storage, "a", "k", 1279), { n: 1 });
       assert.equal(
         await keys(storage, { refresh: true, offset: 1 }, 1270),
         "",
         "items outside the page are not refreshed",
       );
-      assert.equal(await value(storage, "a", "k", 1280), undefined);
+      assert.equal(await readValue(storage, "a", "k", 1280), undefined);
       assert.equal(await storage.getItem(here, ["a"], "k", { refresh: true }, 1280), null, "too late");
-      assert.equal(await value(storage, "a", "k", 1280), undefined);
+      assert.equal(await readValue(storage, "a", "k", 1280), undefined);
 
-      await put(storage, [item("a", "k", { n: 2 })], 2000);
+      await put(storage, [createItem("a", "k", { n: 2 })], 2000);
       const stored = await storage.getItem(here, ["a"], "k", { refresh: false }, 2000);
       assert.deepEqual([stored?.created_at, stored?.expires_at], [2000, null], "put over an expired one it is new");
     });
 
     test("are deleted after they have expired, a limited number at a time", async (storage) => {
-      const expiring = Array.from({ length: 5 }, (_, n) => item("a", `k${n}`, {}, { ttl_ms: 10 + n }));
-      await put(storage, [...expiring, item("a", "for good"), item("a", "later", {}, { ttl_ms: 5000 })]);
+      const expiring = Array.from({ length: 5 }, (_, n) => createItem("a", `k${n}`, {}, { ttl_ms: 10 + n }));
+      await put(storage, [...expiring, createItem("a", "for good"), createItem("a", "later", {}, { ttl_ms: 5000 })]);
       assert.equal(await storage.deleteExpired(here, { items_expired_by: 1009, limit: 2, now: 1009 }), 0);
       assert.equal(await storage.deleteExpired(here, { items_expired_by: 1012, limit: 2, now: 1012 }), 2);
       assert.equal(await storage.deleteExpired(here, { items_expired_by: 2000, limit: 2, now: 2000 }), 2);
@@ -143,8 +159,8 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
 
     test("are searched under a prefix of whole labels, the last written first", async (storage) => {
       const places = ["a", "a.b", "a.b.c", "ab", "a-b", "a/b", "b.a", "é", "a.é"];
-      for (const [n, namespace] of places.entries()) await put(storage, [item(namespace, namespace)], 1000 + n);
-      await put(storage, [item("a.b", "a.b")], 2000);
+      for (const [n, namespace] of places.entries()) await put(storage, [createItem(namespace, namespace)], 1000 + n);
+      await put(storage, [createItem("a.b", "a.b")], 2000);
       const under = (namespace_prefix: readonly string[], page = {}) =>
         keys(storage, { namespace_prefix, ...page }, 3000);
       assert.equal(await under([]), "a.b,a.é,é,b.a,a/b,a-b,ab,a.b.c,a");
@@ -166,7 +182,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
         none: {},
       };
       for (const [at, [key, value]] of Object.entries(values).entries()) {
-        await put(storage, [item("a", key, value)], 1000 - at);
+        await put(storage, [createItem("a", key, value)], 1000 - at);
       }
       const where = (...conditions: ItemCondition[]) => keys(storage, { conditions });
       assert.equal(await where(["n", "eq", 1]), "one");
@@ -224,7 +240,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       const operators = ["eq", "eq", "eq", "ne", "gt", "gte", "lt", "lte"] as const;
       const all = Array.from({ length: 150 }, (_, n) => {
         const entries = members.filter(() => pick([true, false])).map((member) => [member, pick(operands)] as const);
-        return item("a", `k${n}`, Object.fromEntries(entries));
+        return createItem("a", `k${n}`, Object.fromEntries(entries));
       });
       await put(storage, all);
       for (let round = 0; round < 100; round++) {
@@ -239,7 +255,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are found by more conditions than fit in one step, in order and by page", async (storage) => {
-      const all = Array.from({ length: 450 }, (_, n) => item(`a.${n % 7}`, `k${n}`, { n, even: n % 2 === 0 }));
+      const all = Array.from({ length: 450 }, (_, n) => createItem(`a.${n % 7}`, `k${n}`, { n, even: n % 2 === 0 }));
       const at = (n: number): number => (n * 7919) % 9;
       for (let time = 0; time < 9; time++) {
         await put(
@@ -272,7 +288,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("differ if namespace and key look alike when joined", async (storage) => {
-      await put(storage, [item("a", "b.c", { n: 1 }), item("a.b", "c", { n: 2 })]);
+      await put(storage, [createItem("a", "b.c", { n: 1 }), createItem("a.b", "c", { n: 2 })]);
       const matches = await search(storage, { conditions: [["n", "gt", 0]] });
       assert.deepEqual(
         matches.map(({ namespace, key, value }) => [namespace, key, value]),
@@ -285,8 +301,8 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
 
     test("are ranked by the nearest of their vectors", async (storage) => {
       await put(storage, [
-        item("a", "same", {}, { vectors: [[2, 0]] }),
-        item(
+        createItem("a", "same", {}, { vectors: [[2, 0]] }),
+        createItem(
           "a",
           "two",
           { red: true },
@@ -297,13 +313,13 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
             ],
           },
         ),
-        item("a", "across", { red: true }, { vectors: [[0, 3]] }),
-        item("a", "away", {}, { vectors: [[-1, 0]] }),
-        item("a", "zero", {}, { vectors: [[0, 0]] }),
-        item("a", "huge", {}, { vectors: [[1e300, 1e300]] }),
-        item("a", "longer", {}, { vectors: [[1, 0, 0]] }),
-        item("a", "unseen"),
-        item("b", "elsewhere", {}, { vectors: [[1, 0]] }),
+        createItem("a", "across", { red: true }, { vectors: [[0, 3]] }),
+        createItem("a", "away", {}, { vectors: [[-1, 0]] }),
+        createItem("a", "zero", {}, { vectors: [[0, 0]] }),
+        createItem("a", "huge", {}, { vectors: [[1e300, 1e300]] }),
+        createItem("a", "longer", {}, { vectors: [[1, 0, 0]] }),
+        createItem("a", "unseen"),
+        createItem("b", "elsewhere", {}, { vectors: [[1, 0]] }),
       ]);
       const near = async (query: Partial<ItemQuery> & { readonly limit?: number; readonly offset?: number } = {}) =>
         (await search(storage, { namespace_prefix: ["a"], query_vector: [1, 0], ...query })).map(
@@ -320,13 +336,13 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await near({ limit: 2, offset: 1 }), ["two 0.707", "across 0.000"]);
       assert.deepEqual(await near({ conditions: [["red", "eq", true]] }), ["two 0.707", "across 0.000"]);
       assert.ok((await search(storage)).every((matches) => !("score" in matches)));
-      await put(storage, [item("a", "same")]);
+      await put(storage, [createItem("a", "same")]);
       assert.deepEqual(await near({ limit: 1 }), ["two 0.707"], "the vectors are those of the last put");
     });
 
     test("define the namespaces that are listed", async (storage) => {
       const places = ["a", "a.b", "a.b.c", "a.x.c", "ab", "b.b", "b.y.z.c", "\ufffd", "😀", "😀.c"];
-      for (const namespace of places) await put(storage, [item(namespace, "k1"), item(namespace, "k2")]);
+      for (const namespace of places) await put(storage, [createItem(namespace, "k1"), createItem(namespace, "k2")]);
       assert.equal(await namespaces(storage), places.join());
       assert.equal(await namespaces(storage, { prefix: ["a"] }), "a,a.b,a.b.c,a.x.c");
       assert.equal(await namespaces(storage, { prefix: ["a", "b"] }), "a.b,a.b.c");
@@ -347,10 +363,13 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     test("have more namespaces than fit in one step", async (storage) => {
       const toName = (n: number): string => `p${String(n).padStart(4, "0")}`;
       const many = Array.from({ length: 1003 }, (_, n) =>
-        item(`${toName(n)}.x`, "k", { owner: n % 2 ? "ann" : "bob" }),
+        createItem(`${toName(n)}.x`, "k", { owner: n % 2 ? "ann" : "bob" }),
       );
       const twice = many.filter((_, n) => n % 50 === 0 || n > 995);
-      await put(storage, [...many, ...twice.map(({ namespace }) => item(namespace.join("."), "k0", { owner: "bob" }))]);
+      await put(storage, [
+        ...many,
+        ...twice.map(({ namespace }) => createItem(namespace.join("."), "k0", { owner: "bob" })),
+      ]);
       const count = (text: string): number => text.split(",").length;
       assert.equal(count(await namespaces(storage, { limit: 2000 })), 1003);
       assert.equal(await namespaces(storage, { limit: 1, offset: 1002 }), `${toName(1002)}.x`);
@@ -366,14 +385,14 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
 
     test("are not returned", async (storage) => {
       await put(storage, [
-        item("a", "hers", { owner: "ann", n: 1 }, { vectors: [[1, 0]] }),
-        item("a", "his", { owner: "bob", n: 1 }, { vectors: [[1, 0]], ttl_ms: 100 }),
-        item("b", "his", { owner: "bob" }),
-        item("c", "nobody's"),
+        createItem("a", "hers", { owner: "ann", n: 1 }, { vectors: [[1, 0]] }),
+        createItem("a", "his", { owner: "bob", n: 1 }, { vectors: [[1, 0]], ttl_ms: 100 }),
+        createItem("b", "his", { owner: "bob" }),
+        createItem("c", "nobody's"),
       ]);
       assert.equal(await storage.getItem(ann, ["a"], "his", { refresh: true }, 1050), null);
-      assert.equal(await value(storage, "a", "his", 1100), undefined, "nor were they refreshed");
-      assert.deepEqual(await value(storage, "a", "hers", 1000, ann), { owner: "ann", n: 1 });
+      assert.equal(await readValue(storage, "a", "his", 1100), undefined, "nor were they refreshed");
+      assert.deepEqual(await readValue(storage, "a", "hers", 1000, ann), { owner: "ann", n: 1 });
       assert.equal(await keys(storage, {}, 1000, ann), "hers");
       assert.equal(await keys(storage, { conditions: [["n", "eq", 1]] }, 1000, ann), "hers");
       assert.equal(await keys(storage, { query_vector: [1, 0] }, 1000, ann), "hers");
@@ -381,16 +400,19 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("stay unchanged, with all other items of the call", async (storage) => {
-      await put(storage, [item("a", "his", { owner: "bob" }), item("a", "hers", { owner: "ann" })]);
+      await put(storage, [createItem("a", "his", { owner: "bob" }), createItem("a", "hers", { owner: "ann" })]);
       const mine = { owner: "ann", n: 2 };
-      assert.equal(await storage.putItems(ann, [item("a", "new", mine), item("a", "his", mine)], 2000), "hidden");
+      assert.equal(
+        await storage.putItems(ann, [createItem("a", "new", mine), createItem("a", "his", mine)], 2000),
+        "hidden",
+      );
       assert.equal(await storage.putItems(ann, [removal("a", "hers"), removal("a", "his")], 2000), "hidden");
-      assert.deepEqual(await value(storage, "a", "his"), { owner: "bob" });
-      assert.deepEqual(await value(storage, "a", "hers"), { owner: "ann" });
-      assert.equal(await value(storage, "a", "new"), undefined);
+      assert.deepEqual(await readValue(storage, "a", "his"), { owner: "bob" });
+      assert.deepEqual(await readValue(storage, "a", "hers"), { owner: "ann" });
+      assert.equal(await readValue(storage, "a", "new"), undefined);
 
-      await put(storage, [item("a", "new", mine), item("a", "hers", mine)], 2000, ann);
-      assert.deepEqual(await value(storage, "a", "hers"), mine);
+      await put(storage, [createItem("a", "new", mine), createItem("a", "hers", mine)], 2000, ann);
+      assert.deepEqual(await readValue(storage, "a", "hers"), mine);
       assert.equal(await storage.putItems(ann, [removal("a", "hers"), removal("a", "none")], 2000), "written");
       assert.equal(await keys(storage, {}, 2000), "new,his");
       assert.equal(await namespaces(storage), "a", "nothing else is left behind");
@@ -398,15 +420,19 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
 
     test("are those whose namespace the filter does not name", async (storage) => {
       const bound = { ...here, filter: [{ key: "namespace", contains: ["ann"] }] };
-      await put(storage, [item("ann.notes", "k"), item("bob.notes", "k"), item("bob", "k", { namespace: ["ann"] })]);
+      await put(storage, [
+        createItem("ann.notes", "k"),
+        createItem("bob.notes", "k"),
+        createItem("bob", "k", { namespace: ["ann"] }),
+      ]);
       assert.equal(await namespaces(storage, {}, 1000, bound), "ann.notes");
       const keyed = { ...here, filter: [{ key: "key", equals: "k" }] };
       assert.equal((await search(storage, {}, 1000, keyed)).length, 3);
     });
 
     test("may have expired, and then exclude nothing", async (storage) => {
-      await put(storage, [item("a", "k", { owner: "bob" }, { ttl_ms: 10 })]);
-      await put(storage, [item("a", "k", { owner: "ann" })], 1010, ann);
+      await put(storage, [createItem("a", "k", { owner: "bob" }, { ttl_ms: 10 })]);
+      await put(storage, [createItem("a", "k", { owner: "ann" })], 1010, ann);
       const stored = await storage.getItem(ann, ["a"], "k", { refresh: false }, 1010);
       assert.equal(stored?.created_at, 1010);
     });
@@ -414,18 +440,22 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     test("are safe from concurrent writes", async (storage) => {
       for (let round = 0; round < 20; round++) {
         const [namespace, at] = [`r${round}`, 1000 + round];
-        await put(storage, [item(namespace, "a", { owner: "ann" })], at);
+        await put(storage, [createItem(namespace, "a", { owner: "ann" })], at);
         const [outcome] = await Promise.all([
           storage.putItems(
             ann,
-            [item(namespace, "a", { owner: "ann", by: "ann" }), item(namespace, "b", { owner: "ann" })],
+            [createItem(namespace, "a", { owner: "ann", by: "ann" }), createItem(namespace, "b", { owner: "ann" })],
             at,
           ),
-          storage.putItems(here, [item(namespace, "a", { owner: "bob" })], at),
+          storage.putItems(here, [createItem(namespace, "a", { owner: "bob" })], at),
         ]);
-        const a = await value(storage, namespace, "a", at);
+        const a = await readValue(storage, namespace, "a", at);
         assert.equal(a?.owner, "bob", "ann cannot overwrite an item of bob");
-        assert.equal((await value(storage, namespace, "b", at)) !== undefined, outcome === "written", "all or nothing");
+        assert.equal(
+          (await readValue(storage, namespace, "b", at)) !== undefined,
+          outcome === "written",
+          "all or nothing",
+        );
       }
     });
   });

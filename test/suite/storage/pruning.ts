@@ -238,7 +238,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await keep(storage, "t"), ["t"]);
       const after = await storage.getCheckpoint(here, "t", { ns: "" });
       assert.deepEqual(after, { ...before, parent_id: null });
-      const list = after?.values.find((value) => value.channel === "list");
+      const list = after?.values.find((savedValue) => savedValue.channel === "list");
       assert.deepEqual(
         JSON.parse(list?.data as string),
         Array.from({ length: 20 }, (_, i) => 100 + i),

@@ -247,14 +247,14 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
         "'; drop table threads; --",
       ];
       const scalars: Json[] = ["x", "y", "", 'q"', "nul\0", "1", 1, 0, -1.5, 1e21, true, false, null, "%", "_"];
-      const value = (depth: number): Json => {
+      const createValue = (depth: number): Json => {
         const roll = below(10);
-        if (depth > 0 && roll < 2) return Array.from({ length: below(4) }, () => value(depth - 1));
+        if (depth > 0 && roll < 2) return Array.from({ length: below(4) }, () => createValue(depth - 1));
         if (depth > 0 && roll < 4) return object(depth - 1, below(3));
         return pick(scalars);
       };
       const object = (depth: number, size: number): JsonObject =>
-        Object.fromEntries(Array.from({ length: size }, () => [pick(names), value(depth)]));
+        Object.fromEntries(Array.from({ length: size }, () => [pick(names), createValue(depth)]));
       /** A random part of a value; the value contains it. */
       const takePart = (whole: Json): Json => {
         if (Array.isArray(whole)) return whole.filter(() => below(2) === 0).map(takePart);
