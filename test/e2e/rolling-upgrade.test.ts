@@ -108,7 +108,7 @@ for (const [name, createPlace] of places) {
       const gates = { first: Promise.withResolvers<void>(), second: Promise.withResolvers<void>() };
       const agents = {
         echo: async ({ messages }: FunctionJob) => ({ messages: [{ type: "ai", content: `${messages.length}` }] }),
-        async *heldRun({ signal }: FunctionJob) {
+        async *held({ signal }: FunctionJob) {
           yield { held: true };
           await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
         },
