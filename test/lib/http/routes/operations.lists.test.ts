@@ -17,7 +17,7 @@ const answer = async (kit: TestService, path: string): Promise<readonly [number,
 
 /** Creates an agent that continues when the test opens its gate, and ends when its signal aborts. */
 function gate(): {
-  readonly gated: (job: { readonly signal: AbortSignal }) => Promise<{ readonly answer: string }>;
+  readonly gated: (job: { readonly signal: AbortSignal }) => Promise<object>;
   open(): void;
   readonly started: Promise<void>;
 } {
@@ -29,11 +29,11 @@ function gate(): {
     async gated({ signal }) {
       started.resolve();
       await Promise.race([opened.promise, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
-      return { answer: "gated" };
+      return { said: "gated" };
     },
   };
 }
-const quick = async (): Promise<{ readonly answer: string }> => ({ answer: "quick" });
+const quick = async (): Promise<object> => ({ said: "quick" });
 
 /** Creates a storage whose disk can be full. */
 function onDisk(): Faulty & { full: boolean } {
