@@ -142,7 +142,7 @@ const ALLOWED = [
     path: "^adapters/langgraph/",
     may: [
       "^adapters/langgraph/",
-      "^lib/executor/(?:mod|agent-types|contract|job-checkpoints|job-request|content-blocks|journal|schema-check|schema-problems|step-names)\\.ts$",
+      "^lib/executor/(?:mod|agent-schemas|agent-types|contract|content-blocks|job-checkpoints|job-request|journal|json-schemas|option-names|schema-check|schema-problems|step-names)\\.ts$",
       "^lib/functions/operations\\.ts$",
       inLib("environment", "errors", "json"),
       npm("@langchain/[^/]+"),

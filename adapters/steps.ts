@@ -14,10 +14,12 @@
  * ```
  * @module
  */
+export type { Schema } from "../lib/executor/agent-types.ts";
 export type {
   Duration,
   EventAddress,
   FromJsonSchema,
+  Infer,
   JsonSchema,
   NullAfter,
   StepName,

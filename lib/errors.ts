@@ -141,6 +141,9 @@ export class InputError extends ServiceError {
   }
 }
 
+/** A request with values that do not fit the schemas of its agent. Every route lists the issues. */
+export class SchemaMismatch extends InputError {}
+
 /** The error of a field, or of an option of a call. */
 export const invalidFieldError = (field: string, msg: string): InputError =>
   new InputError([{ loc: [field], msg, type: "value_error" }]);

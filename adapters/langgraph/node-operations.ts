@@ -1,4 +1,8 @@
 /** `sleep` and `wait` for nodes, tools and tasks of LangGraph. */
+import { formatIssueTypes, parseBySchema } from "../../lib/executor/agent-schemas.ts";
+import type { Schema } from "../../lib/executor/agent-types.ts";
+import { toJsonSchema } from "../../lib/executor/json-schemas.ts";
+import { assertKnownOptions, isStandardSchema } from "../../lib/executor/option-names.ts";
 import { parseSchema } from "../../lib/executor/schema-problems.ts";
 import {
   type Duration,
@@ -8,7 +12,14 @@ import {
   resolveWakeTime,
   type StepName,
 } from "../../lib/executor/step-names.ts";
-import type { FromJsonSchema, JsonSchema, NullAfter, WaitOptions } from "../../lib/functions/operations.ts";
+import {
+  type Infer,
+  type JsonSchema,
+  type NullAfter,
+  StepError,
+  type WaitOptions,
+} from "../../lib/functions/operations.ts";
+import type { Json, JsonObject } from "../../lib/json.ts";
 import type { GraphWaits } from "./graph-waits.ts";
 import { WAIT_MARKER, WAITS_KEY, type WaitRequest, type WaitResult } from "./wait-interrupts.ts";
 
@@ -49,18 +60,19 @@ export async function sleep(name: StepName, until: Duration | Date): Promise<voi
  * ```
  */
 export async function wait<
-  const Declared extends JsonSchema = Record<never, never>,
+  const Declared extends Schema | JsonSchema = Record<never, never>,
   Timeout extends Duration | undefined = undefined,
->(
-  name: StepName,
-  { timeout, schema, begin }: WaitOptions<Declared, Timeout> = {},
-): Promise<FromJsonSchema<Declared> | NullAfter<Timeout>> {
+>(name: StepName, options: WaitOptions<Declared, Timeout> = {}): Promise<Infer<Declared> | NullAfter<Timeout>> {
   const storedName = encodeStepName(name);
   const label = formatStepName(storedName);
+  assertKnownOptions(options, ["timeout", "schema", "begin"], label);
+  const { timeout, schema, begin } = options;
   const timeoutMember = timeout === undefined ? {} : { ms: parseDuration(timeout, `${label}: timeout`) };
-  const schemaMember = schema === undefined ? {} : { schema: parseSchema(schema, label) };
+  const schemaMember = schema === undefined ? {} : { schema: await toStoredSchema(schema, label) };
   const request: WaitRequest = { kind: "wait", name: storedName, ...timeoutMember, ...schemaMember };
-  if (!begin) return (await raiseWait(request)).payload as FromJsonSchema<Declared> | NullAfter<Timeout>;
+  const parseResult = ({ payload }: WaitResult): Promise<Infer<Declared> | NullAfter<Timeout>> =>
+    parsePayload(payload, schema, label) as Promise<Infer<Declared> | NullAfter<Timeout>>;
+  if (!begin) return await parseResult(await raiseWait(request));
   const { getConfig, task } = await import("@langchain/langgraph");
   const beginTask = task(`begin ${label}`, async () => {
     const { checkpoint_ns, [WAITS_KEY]: waits } = getConfig().configurable ?? {};
@@ -69,7 +81,18 @@ export async function wait<
     await begin(address);
     return key;
   });
-  return (await raiseWait({ ...request, key: await beginTask() })).payload as
-    | FromJsonSchema<Declared>
-    | NullAfter<Timeout>;
+  return await parseResult(await raiseWait({ ...request, key: await beginTask() }));
+}
+
+/** Returns the JSON Schema that is stored with a wait. Throws a TypeError for a schema that has none, or that cannot validate. */
+const toStoredSchema = async (schema: Schema | JsonSchema, label: string): Promise<JsonObject> =>
+  parseSchema(isStandardSchema(schema) ? await toJsonSchema(schema, label) : schema, label);
+
+/** Returns a payload as a Standard Schema parses it, or as it is. Throws a StepError for one that does not fit. */
+async function parsePayload(payload: Json, schema: unknown, label: string): Promise<unknown> {
+  if (!isStandardSchema(schema) || payload === null) return payload;
+  const result = await parseBySchema(schema, payload, `event of ${label}`);
+  if (!result.issues) return result.value;
+  const text = `the event does not fit its schema: ${formatIssueTypes(result.issues)}`;
+  throw new StepError(label, text, undefined, result.issues);
 }

@@ -2,6 +2,7 @@
 import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { AuthUser } from "../storage/rows.ts";
+import type { AgentSchemas } from "./agent-schemas.ts";
 import type { AgentSettings } from "./agent-settings.ts";
 import type { Graphs, MergedGraphs } from "./agent-types.ts";
 import type { CheckpointHandle, CheckpointReader } from "./checkpoint-handle.ts";
@@ -195,6 +196,8 @@ export type ExecutorEvent =
        * The tasks, for `recordStates`, whose interrupts the run answers. They are pending again if the run does not reach its end.
        */
       readonly resumed_tasks?: readonly Task[];
+      /** The input, for `recordStates`, that the next run of the agent continues with. */
+      readonly input?: Json;
       /** Set for `recordStates` to put the state although the run is being stopped, because a journal entry belongs to it. */
       readonly atomic?: true;
     }
@@ -253,6 +256,8 @@ export interface GraphInfo extends AgentSettings {
    * graph from `stream` and `state` events.
    */
   readonly protocol_events?: boolean;
+  /** The schemas of input, context and answers. A run whose values do not fit is refused. */
+  readonly schemas?: AgentSchemas;
 }
 
 /** Versions of libraries in the response of `GET /info`. */

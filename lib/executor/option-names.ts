@@ -1,6 +1,7 @@
-/** The names of settings of agents, and the check of options that agents and their functions give. */
+/** The names of settings of agents, and checks of options that agents and their functions give. */
 import { suggestName } from "../validation.ts";
 import type { AgentSettings } from "./agent-settings.ts";
+import type { Schema } from "./agent-types.ts";
 
 const SETTINGS: Record<keyof AgentSettings, true> = {
   max_attempts: true,
@@ -21,4 +22,11 @@ export function assertKnownOptions(options: object, knownNames: readonly string[
   if (unknownName === undefined) return;
   const hint = suggestName(unknownName, knownNames, `; known options: ${knownNames.join(", ")}`);
   throw new TypeError(`${label}: unknown option ${JSON.stringify(unknownName)}${hint}`);
+}
+
+/** Returns true for a Standard Schema. Those of arktype are functions. */
+export function isStandardSchema(value: unknown): value is Schema {
+  if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;
+  const standard = (value as Partial<Schema>)["~standard"];
+  return typeof standard === "object" && standard !== null && typeof standard.validate === "function";
 }

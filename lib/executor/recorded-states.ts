@@ -1,6 +1,7 @@
 /** The stored form of states of agents that put no checkpoints. `state-recorder.ts` puts them. */
 import type { Environment } from "../environment.ts";
 import { isObject, type Json, type JsonObject, registerText } from "../json.ts";
+import type { AgentSchemas } from "./agent-schemas.ts";
 import {
   type ChannelValue,
   type CheckpointReader,
@@ -39,7 +40,7 @@ export const pickLongStrings = (values: Json): ReadonlyMap<string, string> =>
     ),
   );
 
-type CheckpointContent = Pick<StateEvent, "values" | "next" | "tasks" | "call" | "resumed_tasks">;
+type CheckpointContent = Pick<StateEvent, "values" | "next" | "tasks" | "call" | "resumed_tasks" | "input">;
 
 /**
  * Creates the checkpoint of a state that follows another, with the values that have changed; an unchanged value keeps its
@@ -57,12 +58,13 @@ export function toCheckpoint(
   const { versions, values, text } = diffChannels(channels, checkpoint_id, previous);
   // Frames and the result of the run contain the same text. The concatenation shares its parts with the stored values.
   if (!isSingleValue && text.length > MIN_LONG_STRING_CHARS) registerText(state.values as JsonObject, `{${text}}`);
-  const { next, tasks, call, resumed_tasks } = state;
+  const { next, tasks, call, resumed_tasks, input } = state;
   const parts = {
     ...{ next, tasks },
     ...(isSingleValue ? { whole: true } : {}),
     ...(call ? { call } : {}),
     ...(restoresInterrupts(state) ? { asked: resumed_tasks } : {}),
+    ...(input === undefined || next.length === 0 ? {} : { input }),
   };
   return {
     ns: "",
@@ -140,7 +142,7 @@ export function toWireCheckpoint(thread_id: string, checkpoint_ns: string, check
   return { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map: null };
 }
 
-interface RecordedState extends Pick<StateEvent, "next" | "tasks" | "call"> {
+interface RecordedState extends Pick<StateEvent, "next" | "tasks" | "call" | "input"> {
   /** True if the state is stored as one value: `whole` in the stored JSON. */
   readonly isSingleValue: boolean;
   /** The tasks whose interrupts the run has resumed. */
@@ -211,39 +213,52 @@ async function findParentOfUpdate(
   return parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: parent_id });
 }
 
-/** Reads and updates the states of graphs that have one node, named like the graph. */
-export const recordedGraphState: GraphState = {
+/** Returns the members of a recorded checkpoint. Throws `StateUpdateError` if another kind of graph has put it. */
+function requireRecordedState(stored: StoredCheckpoint): RecordedState {
+  const parts = parseRecordedState(stored);
+  if (!parts) throw new StateUpdateError(FOREIGN_STATE_MESSAGE);
+  return parts;
+}
+
+/** Throws `SchemaMismatch` for an update that the schema of the state refuses. */
+async function requireSchemaFit(schemas: AgentSchemas, before: Json, after: JsonObject): Promise<void> {
+  if (!schemas.state) return;
+  const { findUpdateIssues, toSchemaMismatch } = await import("./agent-schemas.ts");
+  const issues = await findUpdateIssues(schemas, before, after);
+  if (issues.length > 0) throw toSchemaMismatch(["body", "values"], issues);
+}
+
+/** Creates the functions that read and update the states of graphs that have one node, named like the graph. */
+export const createRecordedGraphState = (schemas: AgentSchemas = {}): GraphState => ({
   async get(at, checkpoints) {
     const stored = await checkpoints.get(at);
     return stored && toThreadState(at.thread_id, stored);
   },
   /**
    * Applies updates, one checkpoint for each step, and returns the newest state and its address. Throws `StateUpdateError` for an
-   * update that does not fit and for a state of another kind of graph.
+   * update that does not fit and for a state of another kind of graph, `SchemaMismatch` for values that the schema refuses.
    */
   // biome-ignore lint/complexity/useMaxParams: the method of GraphState has these parameters
   async update({ thread_id, ...at }, graph_id, steps, checkpoints, { metadata, environment }) {
     let newestRef: CheckpointRef | null = null;
     for (const updates of steps) {
       const stored: StoredCheckpoint | null = await checkpoints.get(newestRef ?? at);
-      if (stored && !parseRecordedState(stored)) throw new StateUpdateError(FOREIGN_STATE_MESSAGE);
+      const input = stored ? requireRecordedState(stored).input : undefined;
       const before = stored && toThreadState(thread_id, stored);
-      const { source, ...state } = changeState(before, graph_id, updates, () => environment.uuid());
+      const { source, ...changedState } = changeState(before, graph_id, updates, () => environment.uuid());
+      await requireSchemaFit(schemas, before?.values ?? null, changedState.values);
       const parent = await findParentOfUpdate(checkpoints, stored, source);
       const newest = (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
       const checkpoint_id = createCheckpointId(environment, newest);
       const stepMetadata = { ...metadata, source, step: nextStepNumber(parent) };
-      await checkpoints.put(toCheckpoint(state, checkpoint_id, stepMetadata, parent));
+      await checkpoints.put(toCheckpoint({ ...changedState, input }, checkpoint_id, stepMetadata, parent));
       newestRef = { ns: "", checkpoint_id };
     }
     const last = newestRef && (await checkpoints.get(newestRef));
     if (!newestRef || !last) throw new Error("A state update needs at least one step");
     return { checkpoint: newestRef, state: toThreadState(thread_id, last) };
   },
-  async schemas(graph_id) {
-    const schemas = { input_schema: null, output_schema: null, state_schema: null, config_schema: null };
-    return { graph_id, ...schemas, context_schema: null };
-  },
+  schemas: async (graph_id) => (await import("./json-schemas.ts")).toGraphSchemas(graph_id, schemas),
   async graph(graph_id): Promise<DrawnGraph> {
     return {
       nodes: [
@@ -260,4 +275,7 @@ export const recordedGraphState: GraphState = {
   async subgraphs() {
     return {};
   },
-};
+});
+
+/** The states of graphs without schemas. */
+export const recordedGraphState: GraphState = createRecordedGraphState();

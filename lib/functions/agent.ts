@@ -1,10 +1,10 @@
 /** Types a function agent by the schemas of its state, context, input, interrupts, answers and custom data. */
 // biome-ignore-all lint/suspicious/noExplicitAny: the types match schemas of any type
-import { type AgentSchemas, isStandardSchema } from "../executor/agent-schemas.ts";
+import type { AgentSchemas } from "../executor/agent-schemas.ts";
 import type { AgentSettings } from "../executor/agent-settings.ts";
 import type { Schema, Simplify, Untyped, Wire } from "../executor/agent-types.ts";
 import type { Message } from "../executor/message-types.ts";
-import { AGENT_SETTING_NAMES, assertKnownOptions } from "../executor/option-names.ts";
+import { AGENT_SETTING_NAMES, assertKnownOptions, isStandardSchema } from "../executor/option-names.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { AgentFunction, AgentResult, FunctionJob, UpdateOf } from "./function-job.ts";
 

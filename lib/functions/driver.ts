@@ -4,11 +4,19 @@ import type { EventCoroutine } from "../executor/coroutine.ts";
 import type { Json } from "../json.ts";
 import { copyJson } from "./copy-json.ts";
 import type { AgentFunction, FunctionJob, Interrupted } from "./function-job.ts";
+import type { InterruptGuard } from "./interrupt-guard.ts";
 import { InterruptSignal } from "./invocation.ts";
+import type { JobSchemas } from "./job-schemas.ts";
 import { findStream } from "./streams.ts";
 
 export type FunctionEvent =
-  | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
+  | {
+      readonly kind: "custom";
+      readonly data: Json;
+      /** The validation by an asynchronous schema. Rejects with a TypeError. */
+      readonly checked?: Promise<void> | undefined;
+      readonly value?: undefined;
+    }
   | { readonly kind: "usage"; readonly usage: ModelUsage; readonly in_step: boolean; readonly value?: undefined }
   | { readonly kind: "waiting"; readonly value?: undefined }
   | { readonly kind: "effect"; readonly run: () => EventCoroutine; readonly value?: undefined }
@@ -62,6 +70,9 @@ export interface FunctionDriverOptions {
   /** Calls back in the next tick of the event loop if held-back frames must be emitted then; else does nothing. */
   readonly onNextTick: (then: () => void) => void;
   readonly eventQueue: FunctionEventQueue;
+  /** The schemas of the arguments of `interrupt` and `emit`. */
+  readonly schemas: Pick<JobSchemas, "checkArgument"> | null;
+  readonly interruptGuard: InterruptGuard;
 }
 
 export class FunctionDriver {
@@ -70,10 +81,13 @@ export class FunctionDriver {
   readonly #signal: AbortSignal;
   readonly #onNextTick: (then: () => void) => void;
   readonly #eventQueue: FunctionEventQueue;
+  readonly #schemas: FunctionDriverOptions["schemas"];
+  readonly #interruptGuard: InterruptGuard;
   #iterator: AsyncIterator<unknown> | undefined;
-  hasCalledInterrupt = false;
 
-  constructor({ agent, job, signal, onNextTick, eventQueue }: FunctionDriverOptions) {
+  constructor({ agent, job, signal, onNextTick, eventQueue, schemas, interruptGuard }: FunctionDriverOptions) {
+    this.#schemas = schemas;
+    this.#interruptGuard = interruptGuard;
     this.#agent = agent;
     this.#job = job;
     this.#signal = signal;
@@ -92,20 +106,9 @@ export class FunctionDriver {
    */
   *run(): FunctionCoroutine {
     const eventQueue = this.#eventQueue;
-    const result = yield* this.#runUntilSettled(() =>
-      this.#agent(
-        Object.assign(this.#job, {
-          emit(data: unknown) {
-            eventQueue.push({ kind: "custom", data: copyJson(data, "emitted data") });
-          },
-          spend: eventQueue.reportUsage,
-          interrupt: (value: unknown): Interrupted => {
-            this.hasCalledInterrupt = true;
-            return new InterruptSignal(copyJson(value, "interrupt value"));
-          },
-        }),
-      ),
-    );
+    const guard = this.#interruptGuard;
+    const result = yield* this.#runUntilSettled(() => this.#agent(this.#createJob()));
+    guard.requireUsed(result);
     const stream = findStream(result, eventQueue.reportUsage);
     if (!stream) {
       yield { kind: "returned", value: result };
@@ -116,6 +119,7 @@ export class FunctionDriver {
     const next = (): unknown => iterator.next();
     while (true) {
       const { done, value } = (yield* this.#runUntilSettled(next)) as IteratorResult<unknown>;
+      guard.requireUsed(value);
       if (done || value instanceof InterruptSignal) {
         this.#iterator = undefined;
         if (!done) yield* this.#runUntilSettled(() => iterator.return?.());
@@ -124,6 +128,31 @@ export class FunctionDriver {
       }
       yield { kind: "yielded", value };
     }
+  }
+
+  /** Returns the job with the methods that need the driver. */
+  #createJob(): FunctionJob {
+    const eventQueue = this.#eventQueue;
+    const guard = this.#interruptGuard;
+    return Object.assign(this.#job, {
+      emit: (data: unknown): void => {
+        guard.requireNone();
+        const copy = copyJson(data, "emitted data");
+        const checked = this.#schemas?.checkArgument("custom", copy);
+        eventQueue.push({ kind: "custom", data: copy, ...(checked ? { checked } : {}) });
+      },
+      spend: (usage: ModelUsage): void => {
+        guard.requireNone();
+        eventQueue.reportUsage(usage);
+      },
+      interrupt: (value: unknown): Interrupted => {
+        guard.requireNone();
+        const copy = copyJson(value, "interrupt value");
+        const signal = new InterruptSignal(copy, this.#schemas?.checkArgument("interrupt", copy));
+        guard.open(signal);
+        return signal;
+      },
+    });
   }
 
   /**

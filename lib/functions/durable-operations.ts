@@ -3,9 +3,12 @@
  * Any other is executed, and its entry is committed together with the output before it.
  */
 import type { Environment } from "../environment.ts";
+import { formatIssueTypes, parseBySchema, type SchemaResult } from "../executor/agent-schemas.ts";
 import type { Job } from "../executor/contract.ts";
 import type { EventCoroutine } from "../executor/coroutine.ts";
 import type { ExternalEvent, StepKind } from "../executor/journal.ts";
+import { toJsonSchema } from "../executor/json-schemas.ts";
+import { assertKnownOptions, isStandardSchema } from "../executor/option-names.ts";
 import { parseSchema } from "../executor/schema-problems.ts";
 import {
   type Duration,
@@ -19,7 +22,14 @@ import type { Json, JsonObject } from "../json.ts";
 import { copyJson } from "./copy-json.ts";
 import { endAttempt } from "./end-attempt.ts";
 import { JournalWriter } from "./journal-writer.ts";
-import type { AskOptions, EventAddress, StepContext, StepOptions, WaitOptions } from "./operations.ts";
+import {
+  type AskOptions,
+  type EventAddress,
+  type StepContext,
+  StepError,
+  type StepOptions,
+  type WaitOptions,
+} from "./operations.ts";
 import { PendingWaits } from "./pending-waits.ts";
 import { type OperationUse, Replay } from "./replay.ts";
 import { loadStepContextStorage, type StepContextStorage } from "./step-attempt.ts";
@@ -108,6 +118,7 @@ export class DurableOperationsRuntime {
    */
   async step(stepName: StepName, work: (context: StepContext) => unknown, options: StepOptions = {}): Promise<unknown> {
     const operation = this.#registerUse("step", stepName);
+    assertKnownOptions(options, ["retries", "timeout", "backoff", "retry"], formatStepName(operation.name));
     if (typeof work !== "function")
       throw new TypeError(`${formatStepName(operation.name)}: the second argument is no function`);
     const { result } = operation.recorded;
@@ -130,16 +141,19 @@ export class DurableOperationsRuntime {
   }
 
   /**
-   * Resolves with a copy of the event's payload once that is stored, or null after the timeout. `begin` runs as a step with the
+   * Resolves with a copy of the event's payload, as the schema parses it, once that is stored, or null after the timeout. `begin` runs as a step with the
    * address of the event. The run may be suspended meanwhile.
    */
-  async wait(stepName: StepName, { timeout, schema, begin }: WaitOptions<JsonObject> = {}): Promise<Json> {
+  async wait(stepName: StepName, options: WaitOptions<unknown> = {}): Promise<unknown> {
     const operation = this.#registerUse("wait", stepName);
     const { result, startEntry } = operation.recorded;
-    if (result) return await this.#writer.deliverResult(result, operation);
     const label = formatStepName(operation.name);
+    assertKnownOptions(options, ["timeout", "schema", "begin"], label);
+    const { timeout, schema, begin } = options;
+    if (result) return await this.#deliverAnswer(result, operation, schema);
     const until = resolveTimeout(timeout, label, this.#options.environment);
-    const schemaMember = schema === undefined || startEntry ? {} : { schema: parseSchema(schema, label) };
+    const schemaMember =
+      schema === undefined || startEntry ? {} : { schema: await this.#toStoredSchema(schema, label) };
     const entry = startEntry ?? (await this.#writer.append(operation, { phase: "begun", until, ...schemaMember }));
     const eventPromise = this.#writer.rejectOnStop<ExternalEvent | null>((resolve) => {
       const onDue = (): void => resolve(null);
@@ -151,7 +165,36 @@ export class DurableOperationsRuntime {
     const event = await eventPromise;
     const eventMembers = event ? { phase: "done" as const, value: event.payload, event: event.seq } : null;
     await this.#writer.append(operation, eventMembers ?? { phase: "timeout" });
-    return event ? structuredClone(event.payload) : null;
+    return event ? await this.#parseAnswer(structuredClone(event.payload), schema, label) : null;
+  }
+
+  /** Resolves with the stored result of an operation as its schema parses it, null after a timeout. */
+  async #deliverAnswer(
+    result: NonNullable<OperationUse["recorded"]["result"]>,
+    operation: OperationUse,
+    schema: unknown,
+  ): Promise<unknown> {
+    const value = await this.#writer.deliverResult<Json>(result, operation);
+    if (result.entry.phase === "timeout") return value;
+    return await this.#parseAnswer(value, schema, formatStepName(operation.name));
+  }
+
+  /** Returns an answer as a Standard Schema parses it, or as it is. Throws a StepError with the issues of one that does not fit. */
+  #parseAnswer(answer: Json, schema: unknown, label: string): unknown {
+    if (!isStandardSchema(schema)) return answer;
+    const toValue = (result: SchemaResult): unknown => {
+      if (!result.issues) return result.value;
+      const text = `the answer does not fit its schema: ${formatIssueTypes(result.issues)}`;
+      throw new StepError(label, text, undefined, result.issues);
+    };
+    const result = parseBySchema(schema, answer, `answer to ${label}`);
+    return result instanceof Promise ? this.#waits.trackWork(result).then(toValue) : toValue(result);
+  }
+
+  /** Returns the JSON Schema that is stored with a wait. Throws a TypeError for a schema that has none, or that cannot validate. */
+  async #toStoredSchema(schema: unknown, label: string): Promise<JsonObject> {
+    if (!isStandardSchema(schema)) return parseSchema(schema, label);
+    return parseSchema(await this.#waits.trackWork(toJsonSchema(schema, label)), label);
   }
 
   /**
@@ -174,17 +217,19 @@ export class DurableOperationsRuntime {
    * Resolves with the resume value for an interrupt, or null after the timeout. The interrupt ends the run, and a later one
    * continues it. Throws in stateless runs.
    */
-  async ask(stepName: StepName, value: unknown, { timeout, schema }: AskOptions<JsonObject> = {}): Promise<Json> {
+  async ask(stepName: StepName, value: unknown, options: AskOptions<unknown> = {}): Promise<unknown> {
     const operation = this.#registerUse("ask", stepName);
     const { result, startEntry } = operation.recorded;
-    if (result) return await this.#writer.deliverResult(result, operation);
-    const { job, journal } = this.#options;
     const label = formatStepName(operation.name);
+    assertKnownOptions(options, ["timeout", "schema"], label);
+    const { timeout, schema } = options;
+    if (result) return await this.#deliverAnswer(result, operation, schema);
+    const { job, journal } = this.#options;
     if (job.stateless) throw new Error(`${label}: a stateless run cannot ask; run it on a thread`);
     const until = resolveTimeout(timeout, label, this.#options.environment);
     const interruptValue = copyJson(value ?? null, `value of ${label}`);
     // A started ask keeps its schema: an earlier version of the function may have had one that would be refused now.
-    const declaredSchema = schema === undefined || startEntry ? undefined : parseSchema(schema, label);
+    const declaredSchema = schema === undefined || startEntry ? undefined : await this.#toStoredSchema(schema, label);
     const responseSchema = startEntry ? startEntry.schema : declaredSchema;
     const createId = async (): Promise<string> =>
       (await this.#waits.trackWork(journal.createId("ask", operation.name, operation.occurrence))).replaceAll("-", "");

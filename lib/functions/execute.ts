@@ -1,5 +1,6 @@
 /** Runs an attempt of a run on a function: prepares the state, calls the function and converts what it yields. */
 import type { Environment } from "../environment.ts";
+import type { AgentSchemas } from "../executor/agent-schemas.ts";
 import type { Command, ExecutorEvent, Job, StateEvent } from "../executor/contract.ts";
 import type { EventCoroutine } from "../executor/coroutine.ts";
 import { findResumeMismatch, toResumeMap } from "../executor/job-request.ts";
@@ -13,12 +14,11 @@ import { FunctionDriver, type FunctionEvent, FunctionEventQueue } from "./driver
 import type { DurableOperationsRuntime } from "./durable-operations.ts";
 import { createFrames, createInterruptFrames } from "./frames.ts";
 import type { FunctionJob } from "./function-job.ts";
+import { InterruptGuard } from "./interrupt-guard.ts";
 import { createTask, FunctionInvocation, InterruptSignal } from "./invocation.ts";
+import type { JobSchemas } from "./job-schemas.ts";
 import type { DurableOperations } from "./operations.ts";
 import { type BaseFunctionJob, type ContinuedCall, readHead, type ThreadHead } from "./thread-head.ts";
-
-const LOST_INTERRUPT =
-  "interrupt() was called, but its result was not yielded, so the run did not stop: write yield job.interrupt(value)";
 
 /**
  * Yields the events of one attempt of a run on a function: applies the input, calls the function and yields what it emits. Throws
@@ -27,16 +27,22 @@ const LOST_INTERRUPT =
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the life of one call, in its order
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the life of one call, in its order
 export function* execute(
-  { agent, strict = false }: AgentDefinition,
-  job: Job,
+  { agent, strict = false, "~schemas": schemas }: AgentDefinition,
+  runJob: Job,
   signal: AbortSignal,
   environment: Environment,
 ): EventCoroutine {
   const { uuid, defer } = environment;
-  const { run_id, thread_id, graph_id } = job;
-  const head = yield* readHead(job);
+  const head = yield* readHead(runJob);
   signal.throwIfAborted();
-  const initialState = createInitialState(job, head, uuid);
+  // An input with a schema is an argument, which is not in the state: a run that continues from it gets that of the run before.
+  const jobSchemas = schemas ? yield* loadJobSchemas(schemas) : null;
+  const keptInput = schemas?.input ? (runJob.input ?? head.input) : undefined;
+  const job = keptInput === undefined ? runJob : { ...runJob, input: keptInput };
+  const initialState = createInitialState(runJob, head, uuid, {
+    keptInput,
+    hasInputSchema: schemas?.input !== undefined,
+  });
   yield* initialState.events;
   if (!initialState.callsFunction) {
     const { call: pausedCall } = head;
@@ -50,7 +56,9 @@ export function* execute(
     step: initialState.step,
     uuid,
     resumedTasks: head.resumedTasks,
+    keptInput,
   });
+  const interruptGuard = new InterruptGuard();
   const eventQueue = new FunctionEventQueue();
   let runtime: DurableOperationsRuntime | undefined;
   let functionJob = createFunctionJob(job, head, initialState.values, signal);
@@ -73,7 +81,7 @@ export function* execute(
     if (openedCall) ({ runtime, functionJob } = openedCall);
     return openedCall !== null;
   };
-  const continuedCall = findContinuedCall(job, head);
+  const continuedCall = findContinuedCall(runJob, head);
   if (continuedCall && !(yield startRuntime(continuedCall)) && job.journal?.call_id) {
     // The durable call of this run has continued without it, or has ended.
     yield toStateEvent(head);
@@ -84,6 +92,7 @@ export function* execute(
   const createOperation =
     (name: keyof DurableOperations) =>
     (...args: unknown[]): Promise<unknown> => {
+      interruptGuard.requireNone();
       const callOperation = () =>
         (runtime as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>)[name]?.(...args);
       if (!runtime) loading ??= startRuntime(null);
@@ -102,24 +111,24 @@ export function* execute(
   try {
     // Tokens come fast: the extra tick of the event loop is needed only while a step is pending.
     const onNextTick = (then: () => void): void => (call.hasPendingStep() ? defer(then) : undefined);
+    const parsedJob = jobSchemas ? yield* jobSchemas.parseJob(functionJob) : functionJob;
+    const store = interruptGuard.wrapStore(job.store);
     const driver = new FunctionDriver({
       agent,
-      job: Object.assign(functionJob, operations),
-      signal,
-      onNextTick,
-      eventQueue,
+      job: Object.assign(parsedJob, operations, { store }),
+      ...{ signal, onNextTick, eventQueue, schemas: jobSchemas, interruptGuard },
     });
     try {
       for (const functionEvent of driver.run()) {
         if (functionEvent instanceof Promise) yield functionEvent;
         else if (functionEvent.kind === "effect") yield* functionEvent.run();
         else if (functionEvent.value instanceof InterruptSignal) {
+          if (functionEvent.value.checked) yield functionEvent.value.checked;
           call.durableCall = null;
           return yield* call.pause(functionEvent.value);
-        } else if (functionEvent.kind !== "returned") yield* toEvents(call, functionEvent, runtime);
+        } else if (functionEvent.kind !== "returned") yield* handleEvent(call, functionEvent, runtime, jobSchemas);
         else {
-          if (driver.hasCalledInterrupt)
-            environment.log({ level: "warn", message: LOST_INTERRUPT, run_id, thread_id, graph_id });
+          if (jobSchemas) yield* jobSchemas.checkUpdate(call.values, functionEvent.value);
           if (loading) yield loading.catch(() => {});
           if (runtime) yield* runtime.finish();
           call.durableCall = null;
@@ -140,16 +149,30 @@ export function* execute(
   }
 }
 
-/** Returns the events of what a function emitted. Those of values and data that a replay has already stored are omitted. */
-function toEvents(
+/** Loads the validation by schemas, which few agents have. */
+function* loadJobSchemas(schemas: AgentSchemas): EventCoroutine<JobSchemas> {
+  const loaded = (yield import("./job-schemas.ts")) as {
+    readonly JobSchemas: new (schemas: AgentSchemas) => JobSchemas;
+  };
+  return new loaded.JobSchemas(schemas);
+}
+
+/** Yields the events of what a function emitted. Those of values and data that a replay has already stored are omitted. Throws `InvalidState` or a TypeError for a value that a schema refuses. */
+function* handleEvent(
   call: FunctionInvocation,
   functionEvent: FunctionEvent,
   runtime: DurableOperationsRuntime | undefined,
-): readonly ExecutorEvent[] {
-  if (functionEvent.kind === "custom") return runtime?.isReplaying() ? [] : call.emit(functionEvent.data);
-  if (functionEvent.kind === "usage") return call.reportUsage(functionEvent);
-  if (functionEvent.kind === "yielded") return runtime?.skipStoredValue() ? [] : call.handleValue(functionEvent.value);
-  return call.commitStep();
+  jobSchemas: JobSchemas | null,
+): EventCoroutine {
+  if (functionEvent.kind === "custom") {
+    if (functionEvent.checked) yield functionEvent.checked;
+    if (!runtime?.isReplaying()) yield* call.emit(functionEvent.data);
+  } else if (functionEvent.kind === "usage") yield* call.reportUsage(functionEvent);
+  else if (functionEvent.kind === "yielded") {
+    if (runtime?.skipStoredValue()) return;
+    if (jobSchemas) yield* jobSchemas.checkUpdate(call.values, functionEvent.value);
+    yield* call.handleValue(functionEvent.value);
+  } else yield* call.commitStep();
 }
 
 /** Returns the durable call that the run continues; null if it starts a new one. */
@@ -161,9 +184,10 @@ function findContinuedCall(job: Job, { call, next }: ThreadHead): ContinuedCall 
 }
 
 /** Repeats the state of the head, with the durable call that waits in it. */
-const toStateEvent = ({ values, next, tasks, call }: ThreadHead): StateEvent => ({
+const toStateEvent = ({ values, next, tasks, call, input }: ThreadHead): StateEvent => ({
   ...{ type: "state", values, next, tasks },
   ...(call ? { call } : {}),
+  ...(input === undefined ? {} : { input }),
 });
 
 interface InitialState {
@@ -180,7 +204,12 @@ interface InitialState {
  * fit.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each member of a command, and then its effects
-function createInitialState(job: Job, head: ThreadHead, uuid: () => string): InitialState {
+function createInitialState(
+  job: Job,
+  head: ThreadHead,
+  uuid: () => string,
+  { keptInput, hasInputSchema }: { readonly keptInput: Json | undefined; readonly hasInputSchema: boolean },
+): InitialState {
   const { command, graph_id: name } = job;
   const input = command ? null : (job.input ?? null);
   const breakpoint = job.interrupt_before === "*" || job.interrupt_before.includes(name);
@@ -205,7 +234,9 @@ function createInitialState(job: Job, head: ThreadHead, uuid: () => string): Ini
     throw new Error(`goto names ${JSON.stringify(unknownTarget.node)}, but the only node is ${JSON.stringify(name)}`);
   const endsWithoutCall = targets.length > 0 && targets.every((target) => target.node === END);
 
-  const changes: JsonObject[] = input === null ? [] : [toStateUpdate(input)];
+  const toInputUpdate = hasInputSchema ? pickInputMessages : toStateUpdate;
+  const inputMember = keptInput === undefined ? {} : { input: keptInput };
+  const changes: JsonObject[] = input === null ? [] : [toInputUpdate(input)];
   if (command) {
     changes.push(...toCommandUpdates(command.update ?? null));
     for (const target of targets)
@@ -225,13 +256,13 @@ function createInitialState(job: Job, head: ThreadHead, uuid: () => string): Ini
   const events: ExecutorEvent[] = [];
   let { step } = head;
   if (input !== null && !job.resumed) {
-    events.push({ type: "state", values: head.values, next: [START], tasks: [], source: "input" });
+    events.push({ type: "state", values: head.values, next: [START], tasks: [], source: "input", ...inputMember });
     step++;
   }
   const frames = createFrames(job, "values", values);
   if (changes.length > 0 || endsWithoutCall || stopsAtBreakpoint) {
     const tasks = stopsAtBreakpoint ? [createTask(uuid(), name)] : [];
-    events.push({ type: "state", values, next, tasks, frames });
+    events.push({ type: "state", values, next, tasks, frames, ...inputMember });
     step++;
   } else {
     events.push(...frames);
@@ -243,6 +274,10 @@ function createInitialState(job: Job, head: ThreadHead, uuid: () => string): Ini
 function toStateUpdate(input: Json): JsonObject {
   return isObject(input) ? input : { input };
 }
+
+/** Returns the members of an input that go into the state: an input with a schema is an argument, and only its messages do. */
+const pickInputMessages = (input: Json): JsonObject =>
+  isObject(input) && Object.hasOwn(input, "messages") ? { messages: input.messages as Json } : {};
 
 /** Returns the updates of a command as a list of objects, none for null. Throws for other forms. */
 function toCommandUpdates(update: Json): JsonObject[] {

@@ -11,8 +11,11 @@ import { MessageDelta } from "./streams.ts";
 export class InterruptSignal implements Interrupted {
   readonly "~interrupt" = true;
   readonly value: Json;
-  constructor(value: Json) {
+  /** The validation by an asynchronous schema. Rejects with a TypeError. */
+  readonly checked: Promise<void> | undefined;
+  constructor(value: Json, checked?: Promise<void>) {
     this.value = value;
+    this.checked = checked;
   }
 }
 
@@ -32,6 +35,8 @@ export interface FunctionInvocationOptions {
   readonly uuid: () => string;
   /** The tasks whose interrupts the run answers. */
   readonly resumedTasks: readonly Task[];
+  /** The input that the next run continues with, for an agent whose input is an argument. */
+  readonly keptInput?: Json | undefined;
 }
 
 /** Holds the state while the function runs, and converts its values to events. */
@@ -41,6 +46,7 @@ export class FunctionInvocation {
   readonly #name: string;
   readonly #uuid: () => string;
   readonly #id: string;
+  readonly #keptInput: Json | undefined;
   #values: JsonObject;
   readonly frames: InvocationFrames;
   readonly initialValues: JsonObject;
@@ -62,8 +68,9 @@ export class FunctionInvocation {
   // The frames that are emitted with the next state.
   #stateFrames: StreamEvent[] = [];
 
-  constructor({ job, values, step, uuid, resumedTasks }: FunctionInvocationOptions) {
+  constructor({ job, values, step, uuid, resumedTasks, keptInput }: FunctionInvocationOptions) {
     this.#job = job;
+    this.#keptInput = keptInput;
     this.#resumedTasks = resumedTasks;
     this.#name = job.graph_id;
     this.#uuid = uuid;
@@ -101,6 +108,11 @@ export class FunctionInvocation {
     throw new TypeError(
       `The function ${this.#name} yielded or returned ${describeType(value)}; use a string (a token), a plain object (a state update) or job.interrupt(value)`,
     );
+  }
+
+  /** The state after all updates. */
+  get values(): JsonObject {
+    return this.#values;
   }
 
   hasPendingStep = (): boolean => this.#isStepPending;
@@ -266,7 +278,8 @@ export class FunctionInvocation {
     this.hasEmittedState = true;
     this.#stateFrames = [];
     const resumedTasks = this.#resumedTasks.length > 0 ? { resumed_tasks: this.#resumedTasks } : {};
-    return { type: "state", values, next, tasks, frames, ...(call ? { call } : {}), ...resumedTasks };
+    const input = this.#keptInput === undefined || next.length === 0 ? {} : { input: this.#keptInput };
+    return { type: "state", values, next, tasks, frames, ...(call ? { call } : {}), ...resumedTasks, ...input };
   }
 
   /** Returns the position in the durable call; undefined without one. */

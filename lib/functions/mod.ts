@@ -2,6 +2,7 @@
 import { ConfigError } from "../errors.ts";
 import type { CheckedAgents, GraphsOf } from "../executor/agent-types.ts";
 import type { Executor } from "../executor/contract.ts";
+import { createRecordedGraphState } from "../executor/recorded-states.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { recordCoroutine } from "../executor/state-recorder.ts";
 import type { AgentDefinition } from "./agent.ts";
@@ -53,10 +54,15 @@ export function fromFunctions<Hosted extends Readonly<Record<string, AgentFuncti
   if (problems.length > 0) throw new ConfigError(problems);
   return {
     graphs: () =>
-      [...definitions].map(([graph_id, { agent: _agent, strict: _strict, ...settings }]) => ({
+      [...definitions].map(([graph_id, { agent: _agent, strict: _strict, "~schemas": schemas, ...settings }]) => ({
         ...settings,
         graph_id,
+        ...(schemas ? { schemas } : {}),
       })),
+    state: (graph_id) => {
+      const schemas = definitions.get(graph_id)?.["~schemas"];
+      return schemas ? createRecordedGraphState(schemas) : null;
+    },
     execute: (job, signal, environment) => {
       const definition = definitions.get(job.graph_id);
       return recordCoroutine(job, signal, environment, (recordedJob) =>

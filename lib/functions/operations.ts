@@ -128,13 +128,19 @@ export interface DurableOperations {
   ): Promise<Infer<Declared> | NullAfter<Timeout>>;
 }
 
-/** The error of a step that failed in its last attempt, also when it is replayed. */
+/**
+ * The error of a step that failed in its last attempt, also when it is replayed, and of a `wait` or `ask` whose answer the schema
+ * refuses.
+ */
 export class StepError extends Error {
   override readonly name = "StepError";
   readonly step: string;
-  constructor(step: string, message: string, cause?: unknown) {
+  /** The reasons why the schema refuses an answer. */
+  readonly issues?: readonly { readonly path: readonly (string | number)[]; readonly message: string }[];
+  constructor(step: string, message: string, cause?: unknown, issues?: StepError["issues"]) {
     super(`${step}: ${message}`, { cause });
     this.step = step;
+    if (issues) this.issues = issues;
   }
 }
 

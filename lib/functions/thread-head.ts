@@ -27,6 +27,8 @@ export interface ThreadHead {
   readonly resumedTasks: readonly Task[];
   /** The active durable call. */
   readonly call: StateEvent["call"];
+  /** The input that the agent continues with. */
+  readonly input?: StateEvent["input"];
 }
 
 /** Returns the checkpoint from the cache, or reads it; null if there is none. */
@@ -55,6 +57,7 @@ export function* readHead(job: Job): EventCoroutine<ThreadHead> {
     tasks,
     isSingleValue,
     call,
+    input,
     asked: resumedTasks = [],
   } = parseRecordedState(stored) ?? throwForeignStateError();
   const values = readValues(stored, isSingleValue, throwForeignStateError);
@@ -65,6 +68,7 @@ export function* readHead(job: Job): EventCoroutine<ThreadHead> {
     tasks,
     step: typeof stored.metadata.step === "number" ? stored.metadata.step : -2,
     call,
+    ...(input === undefined ? {} : { input }),
     interrupt_ids:
       job.resume_targets?.flatMap(({ interrupt_id }) => interrupt_id ?? []) ??
       tasks.flatMap(({ interrupts }) => interrupts.map(({ id }) => id)),

@@ -1,6 +1,6 @@
 /** Creates responses: JSON, errors and pagination headers. */
 import type { PageOf } from "../assistants/mod.ts";
-import { InputError, type InputIssue, isOutage, ServiceError, STATUS } from "../errors.ts";
+import { InputError, type InputIssue, isOutage, SchemaMismatch, ServiceError, STATUS } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import { isObject } from "../json.ts";
 
@@ -105,9 +105,10 @@ export function errorResponse(
       headers: { "content-type": TEXT_CONTENT_TYPE, ...headers },
     });
   }
+  const issueFormat = format.issues ?? (serviceError instanceof SchemaMismatch ? "exact" : undefined);
   const detail =
-    serviceError instanceof InputError && format.issues
-      ? serviceError.issues.map(ISSUE_FORMATTERS[format.issues])
+    serviceError instanceof InputError && issueFormat
+      ? serviceError.issues.map(ISSUE_FORMATTERS[issueFormat])
       : message;
   const body = {
     detail,

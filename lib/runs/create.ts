@@ -167,16 +167,29 @@ class RunResolver {
     };
   }
 
-  /** Adds the rows of the request. Returns a promise only for a run on a thread. Throws `not_found`, `conflict` or `invalid`. */
+  /**
+   * Adds the rows of the request, and validates its values by the schemas of the agent. Returns a promise only for a run on a
+   * thread, and for an agent with schemas. Throws `not_found`, `conflict` or `invalid`.
+   */
   resolve(thread_id: string | null, assistant: AssistantRow, run: DescribedRun): ResolvedRun | Promise<ResolvedRun> {
     const { environment } = this.#options;
     const { graph_id } = assistant;
-    if (!this.#hostedGraphs.has(graph_id)) throw notFoundError("graph", graph_id);
-    if (thread_id === null) {
-      return { ...run, assistant, now: environment.now(), thread: null, start_checkpoint: null, resume_targets: [] };
-    }
-    const resolvingThread = this.#resolveThread(run, thread_id, assistant);
-    return resolvingThread.then((threadMembers) => ({ ...run, assistant, now: environment.now(), ...threadMembers }));
+    const graph = this.#hostedGraphs.get(graph_id);
+    if (!graph) throw notFoundError("graph", graph_id);
+    const { schemas } = graph;
+    const noThread = { thread: null, start_checkpoint: null, resume_targets: [] };
+    const complete = (threadMembers: Pick<ResolvedRun, keyof typeof noThread>): ResolvedRun => ({
+      ...run,
+      assistant,
+      now: environment.now(),
+      ...threadMembers,
+    });
+    if (thread_id === null && !schemas) return complete(noThread);
+    const resolving =
+      thread_id === null ? complete(noThread) : this.#resolveThread(run, thread_id, assistant).then(complete);
+    if (!schemas) return resolving;
+    const loading = import("./schemas.ts");
+    return Promise.all([resolving, loading]).then(([resolved, { validateRun }]) => validateRun(schemas, resolved));
   }
 
   /**

@@ -87,6 +87,10 @@ export function toCreateRun(resolved: ResolvedRun): CreateRun {
   };
 }
 
+/** Returns the request of a resolved run that the executor would get. Throws `bad_request` if a key has two values. */
+export const toResolvedJob = (resolved: ResolvedRun): JobRequest =>
+  toJobRequest(resolved, mergeConfig(resolved.request, resolved.origin, resolved.thread));
+
 /** Returns true for keys that only the server may set, because graphs trust them. */
 const isServerOnlyKey = (key: string): boolean => key.toLowerCase().startsWith("langgraph_auth_");
 

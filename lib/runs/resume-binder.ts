@@ -51,8 +51,11 @@ export class ResumeBinder {
    */
   async bind({ thread_id, thread, start_checkpoint, request, requires_ids }: ResumeRequest): Promise<BoundResume> {
     try {
-      const boundResume =
-        thread && bindResume(request, await this.#findPendingState(thread, start_checkpoint, request), requires_ids);
+      const state = thread && (await this.#findPendingState(thread, start_checkpoint, request));
+      const boundResume = bindResume(request, state, requires_ids);
+      const interrupts = state?.interrupts.filter(({ response_schema }) => response_schema !== undefined) ?? [];
+      if (boundResume && interrupts.length > 0)
+        (await import("./schemas.ts")).requireAnswersFit(boundResume, interrupts);
       if (boundResume) return boundResume;
     } catch (error) {
       // The run fails with the same error, before anything can use its resume value.

@@ -100,16 +100,15 @@ describe("greenroom dev", () => {
     ]);
   });
 
-  it("warns about an interrupt that was not yielded", async () => {
+  it("fails a run whose interrupt was not yielded, and says what to write", async () => {
     using folder = createProject();
     await using program = folder.dev();
     const url = await waitForUrl(program);
     const yielded = await post(`${url}/runs/wait`, { assistant_id: "asker", input, context: { yields: true } });
     assert.match(yielded.text, /"__interrupt__"/);
     const lost = await post(`${url}/runs/wait`, { assistant_id: "asker", input });
-    assert.match(lost.text, /Done\./);
-    await program.printed(/warn .*interrupt\(\).*yield job\.interrupt\(value\).* graph_id=asker/);
-    assert.equal(program.output().match(/ warn /g)?.length, 1);
+    assert.match(lost.text, /"UnusedInterrupt".*write yield job\.interrupt\(value\)/);
+    await program.printed(/UnusedInterrupt: .*write yield job\.interrupt\(value\)/);
   });
 
   it("suggests an assistant for a misspelled id", async () => {

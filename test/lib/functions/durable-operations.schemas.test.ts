@@ -2,6 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Annotation, START, StateGraph } from "@langchain/langgraph";
+import { toStandardJsonSchema } from "@valibot/to-json-schema";
+import { type } from "arktype";
+import * as v from "valibot";
 import { z } from "zod";
 import { langgraph } from "../../../adapters/langgraph/mod.ts";
 import { wait as waitInGraph } from "../../../adapters/steps.ts";
@@ -37,7 +40,11 @@ const REFUSED: readonly (readonly [schema: unknown, problem: string])[] = [
   [{ minimum: "5" }, "schema.minimum: must be a number"],
   ["boolean", 'schema: must be a JSON Schema object such as { type: "boolean" }'],
   [["boolean"], 'schema: must be a JSON Schema object such as { type: "boolean" }'],
-  [z.boolean(), "schema: must be JSON Schema. Convert it first, for example with z.toJSONSchema(schema)"],
+  [
+    { "~standard": { version: 1, vendor: "other", validate: (value: unknown) => ({ value }) } },
+    "the schema has no JSON Schema. Install @valibot/to-json-schema, or wrap the schema in its toStandardJsonSchema; schemas of zod 4 and arktype 2 have one",
+  ],
+  [z.date(), "the schema cannot be converted to JSON Schema: Date cannot be represented in JSON Schema"],
 ];
 
 const ACCEPTED: readonly unknown[] = [
@@ -47,6 +54,10 @@ const ACCEPTED: readonly unknown[] = [
   { $ref: "#/$defs/a", $defs: { a: { type: "string" } } },
   { const: null },
   { type: "object", properties: { typ: { type: "string" }, bool: true }, required: [], additionalProperties: false },
+  z.boolean(),
+  v.boolean(),
+  toStandardJsonSchema(v.boolean()),
+  type("boolean"),
   z.toJSONSchema(
     z.object({ amount: z.number().int().min(1), kind: z.enum(["a", "b"]), more: z.record(z.string(), z.unknown()) }),
   ),

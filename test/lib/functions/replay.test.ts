@@ -229,8 +229,12 @@ describe("a durable call", () => {
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     await (await runs.wait(thread_id, { assistant_id: "typed", input: {} })).result;
-    const wrong = await (await runs.wait(thread_id, { assistant_id: "typed", command: { resume: "yes" } })).result;
-    assert.ok("__interrupt__" in (wrong as object));
+    await assert.rejects(runs.wait(thread_id, { assistant_id: "typed", command: { resume: "yes" } }), {
+      code: "invalid",
+      issues: [{ loc: ["body", "command", "resume"], msg: "value must be of type boolean", type: "value_error" }],
+    });
+    assert.equal((await threads.get(thread_id)).status, "interrupted");
+    assert.equal((await runs.list(thread_id)).length, 1);
     const right = await (await runs.wait(thread_id, { assistant_id: "typed", command: { resume: true } })).result;
     assert.deepEqual(right, { ok: true });
   });

@@ -1,0 +1,45 @@
+/** Stops a function that drops an interrupt: it would continue without the answer, for example past an approval. */
+import type { StoreHandle } from "../executor/contract.ts";
+import type { Interrupted } from "./function-job.ts";
+
+/** The error of a function that has called `interrupt()` and neither yielded nor returned its value. */
+class UnusedInterrupt extends Error {
+  override readonly name = "UnusedInterrupt";
+  constructor() {
+    super("interrupt() was called, but its value was not yielded or returned: write yield job.interrupt(value)");
+  }
+}
+
+/** Holds the interrupt that the function has created and not yet used. */
+export class InterruptGuard {
+  #unused: Interrupted | null = null;
+
+  open(interrupt: Interrupted): void {
+    this.#unused = interrupt;
+  }
+
+  /** Throws `UnusedInterrupt` if an interrupt is unused. */
+  readonly requireNone = (): void => {
+    if (this.#unused) throw new UnusedInterrupt();
+  };
+
+  /** Throws `UnusedInterrupt` if the function yields or returns another value than its unused interrupt. */
+  requireUsed(value: unknown): void {
+    if (this.#unused === value) this.#unused = null;
+    this.requireNone();
+  }
+
+  /** Returns a store whose methods throw `UnusedInterrupt` while an interrupt is unused. */
+  wrapStore(store: StoreHandle): StoreHandle {
+    return new Proxy(store, {
+      get: (target, name) => {
+        const member: unknown = Reflect.get(target, name);
+        if (typeof member !== "function") return member;
+        return (...args: unknown[]): unknown => {
+          this.requireNone();
+          return Reflect.apply(member, target, args);
+        };
+      },
+    });
+  }
+}

@@ -1,0 +1,92 @@
+/** Validates the values of one call of a function by the schemas of its agent. Loaded only for agents that have some. */
+import {
+  type AgentSchemas,
+  findUpdateIssues,
+  formatIssues,
+  InvalidInput,
+  InvalidState,
+  omitMessages,
+  parseBySchema,
+  type SchemaIssue,
+  type SchemaResult,
+} from "../executor/agent-schemas.ts";
+import type { Schema } from "../executor/agent-types.ts";
+import type { EventCoroutine } from "../executor/coroutine.ts";
+import type { Json, JsonObject } from "../json.ts";
+import { copyJson, isPlainObject } from "./copy-json.ts";
+import type { BaseFunctionJob } from "./thread-head.ts";
+
+export class JobSchemas {
+  readonly #schemas: AgentSchemas;
+
+  constructor(schemas: AgentSchemas) {
+    this.#schemas = schemas;
+  }
+
+  /**
+   * Returns the job with input, context, answer and state as the schemas parse them. Throws `InvalidInput` or `InvalidState`, and an
+   * error without details if a schema throws.
+   */
+  *parseJob(job: BaseFunctionJob): EventCoroutine<BaseFunctionJob> {
+    const { input, context, resume, state } = this.#schemas;
+    const parsed: { -readonly [Name in keyof BaseFunctionJob]: BaseFunctionJob[Name] } = { ...job };
+    const toInputError =
+      (label: string) =>
+      (issues: readonly SchemaIssue[]): Error =>
+        new InvalidInput(label, issues);
+    if (input) parsed.input = (yield* parse(input, job.input, "input", toInputError("input"))) as Json | undefined;
+    if (context)
+      parsed.context = (yield* parse(context, job.context, "context", toInputError("context"))) as JsonObject;
+    if (resume && job.command?.resume !== undefined) {
+      const answer = yield* parse(resume, job.command.resume, "resume value", toInputError("resume value"));
+      parsed.command = { ...job.command, resume: answer };
+    }
+    if (state) {
+      const values = yield* parse(state, omitMessages(job.state), "state", (issues) => new InvalidState(issues));
+      const messages = Object.hasOwn(job.state, "messages") ? { messages: job.state.messages } : {};
+      parsed.state = { ...(values as JsonObject), ...messages } as JsonObject;
+    }
+    return parsed;
+  }
+
+  /** Throws `InvalidState` if a value that the function yields or returns is an update that does not fit. */
+  *checkUpdate(values: JsonObject, value: unknown): EventCoroutine {
+    if (!isPlainObject(value) || !this.#schemas.state) return;
+    const update = copyJson(value, "update") as JsonObject;
+    const issues = (yield findUpdateIssues(this.#schemas, values, { ...values, ...update })) as readonly SchemaIssue[];
+    if (issues.length > 0) throw new InvalidState(issues);
+  }
+
+  /**
+   * Throws a `TypeError` if an argument of `interrupt()` or `emit()` does not fit. Returns a promise that rejects with it for an
+   * asynchronous schema.
+   */
+  checkArgument(kind: "interrupt" | "custom", value: Json): Promise<void> | undefined {
+    const schema = this.#schemas[kind];
+    if (!schema) return undefined;
+    const label = kind === "interrupt" ? "interrupt()" : "emit()";
+    const result = parseBySchema(schema, value, `argument of ${label}`);
+    if (!(result instanceof Promise)) return requireNoIssues(label, result);
+    const checked = result.then((resolved) => requireNoIssues(label, resolved));
+    // The function may fail before the run awaits it.
+    checked.catch(() => {});
+    return checked;
+  }
+}
+
+function requireNoIssues(label: string, { issues }: SchemaResult): undefined {
+  if (issues) throw new TypeError(`${label}: the argument does not fit its schema: ${formatIssues(issues)}`);
+}
+
+/** Returns the output of a schema. Throws what `toError` makes of the issues. */
+function* parse(
+  schema: Schema,
+  value: unknown,
+  label: string,
+  toError: (issues: readonly SchemaIssue[]) => Error,
+): EventCoroutine<unknown> {
+  const parsing = parseBySchema(schema, value, label);
+  const result = parsing instanceof Promise ? ((yield parsing) as SchemaResult) : parsing;
+  if (result.issues) throw toError(result.issues);
+  return result.value;
+}

@@ -1,0 +1,68 @@
+/** Validates a new run by the schemas of its agent, and its answers by those of their asks. */
+import { SchemaMismatch } from "../errors.ts";
+import { type AgentSchemas, parseBySchema, type SchemaIssue, toSchemaMismatch } from "../executor/agent-schemas.ts";
+import type { Schema } from "../executor/agent-types.ts";
+import type { Interrupt } from "../executor/contract.ts";
+import { mergeContext, toResumeMap } from "../executor/job-request.ts";
+import { findSchemaMismatches } from "../executor/schema-check.ts";
+import type { Json } from "../json.ts";
+import { type ResolvedRun, toResolvedJob } from "./plan.ts";
+import type { BoundResume } from "./resume.ts";
+
+/** A value of a request with its schema and its location. */
+interface CheckedValue {
+  readonly schema: Schema;
+  readonly value: Json | undefined;
+  readonly loc: readonly string[];
+}
+
+/**
+ * Validates input, merged context and answers. Returns the run. Throws `SchemaMismatch` with all issues, and an error without details if a schema
+ * throws. A run without input on a thread that has a state continues from it, so only its agent can validate its input.
+ */
+export async function validateRun(schemas: AgentSchemas, resolved: ResolvedRun): Promise<ResolvedRun> {
+  const { config, context, command, input } = toResolvedJob(resolved);
+  const checks: CheckedValue[] = [];
+  const continuesState = input === undefined && resolved.thread !== null && resolved.thread.head !== null;
+  if (schemas.input && !command && !continuesState)
+    checks.push({ schema: schemas.input, value: input, loc: ["input"] });
+  if (schemas.context)
+    checks.push({ schema: schemas.context, value: mergeContext({ config, context }).context, loc: ["context"] });
+  if (schemas.resume && command?.resume !== undefined)
+    checks.push(...listAnswers(schemas.resume, command.resume, resolved));
+  const found: { readonly loc: readonly string[]; readonly issues: readonly SchemaIssue[] }[] = [];
+  for (const { schema, value, loc } of checks) {
+    const { issues } = await parseBySchema(schema, value, loc.join("."));
+    if (issues) found.push({ loc, issues });
+  }
+  const issues = found.flatMap(({ loc, issues }) => toSchemaMismatch(["body", ...loc], issues).issues);
+  if (issues.length > 0) throw new SchemaMismatch(issues);
+  return resolved;
+}
+
+/** Returns the answers of a resume value: one, or those of a map of interrupt ids. */
+function listAnswers(schema: Schema, resume: Json, { resume_targets }: ResolvedRun): CheckedValue[] {
+  const loc = ["command", "resume"];
+  const answers = toResumeMap(resume, new Set(resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? [])));
+  if (!answers) return [{ schema, value: resume, loc }];
+  return Object.entries(answers).map(([id, value]) => ({ schema, value, loc: [...loc, id] }));
+}
+
+/** The maximum number of mismatches that a refusal lists. */
+const MAX_LISTED_MISMATCHES = 20;
+
+/** Throws `SchemaMismatch` if an answer does not fit the JSON Schema that its `ask` has declared. */
+export function requireAnswersFit({ request, resume_targets }: BoundResume, interrupts: readonly Interrupt[]): void {
+  const resume = request.command?.resume;
+  if (resume === undefined) return;
+  const ids = new Set(resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? []));
+  const answers = toResumeMap(resume, ids);
+  const mismatches = interrupts.flatMap(({ id, response_schema = null }) => {
+    const answer = answers ? answers[id] : resume;
+    if (!ids.has(id) || answer === undefined) return [];
+    const loc = ["body", "command", "resume", ...(answers ? [id] : [])];
+    const found = findSchemaMismatches(response_schema, answer, "value", MAX_LISTED_MISMATCHES);
+    return found.map((msg) => ({ loc, msg, type: "value_error" }));
+  });
+  if (mismatches.length > 0) throw new SchemaMismatch(mismatches);
+}
