@@ -186,8 +186,8 @@ function findContinuedCall(job: Job, { call, next }: ThreadHead): ContinuedCall 
 /** Repeats the state of the head, with the durable call that waits in it. */
 const toStateEvent = ({ values, next, tasks, call, input }: ThreadHead): StateEvent => ({
   ...{ type: "state", values, next, tasks },
-  ...(call ? { call } : {}),
   ...(input === undefined ? {} : { input }),
+  ...(call ? { call } : {}),
 });
 
 interface InitialState {

@@ -37,7 +37,7 @@ async function withAgent(
   await use(kit, thread_id);
 }
 
-const errorOf = ({ result }: Outcome): Json | undefined => (result as JsonObject).__error__;
+const readError = ({ result }: Outcome): Json | undefined => (result as JsonObject).__error__;
 
 describe("the state of an agent with a schema", () => {
   keepAlive();
@@ -67,7 +67,7 @@ describe("the state of an agent with a schema", () => {
       });
       await withAgent(wrong, async (kit, thread_id) => {
         const outcome = await run(kit, thread_id);
-        const { error, message } = errorOf(outcome) as { error: string; message: string };
+        const { error, message } = readError(outcome) as { error: string; message: string };
         assert.equal(error, "InvalidState");
         assert.match(message, /^The state does not fit the agent's schema: n \((?:number|invalid_type|domain)\)$/);
         assert.equal(outcome.status, "error");
@@ -76,7 +76,7 @@ describe("the state of an agent with a schema", () => {
       const returned: AgentDefinition = agent({ state: schema as typeof STATES.zod }, () => ({ n: true }) as never);
       await withAgent(returned, async (kit, thread_id) => {
         const outcome = await run(kit, thread_id);
-        assert.equal((errorOf(outcome) as JsonObject).error, "InvalidState");
+        assert.equal((readError(outcome) as JsonObject).error, "InvalidState");
         assert.deepEqual(outcome.values, {});
       });
     });
@@ -89,7 +89,7 @@ describe("the state of an agent with a schema", () => {
     });
     for (const state of [z.strictObject({ n: z.number().optional() }), v.strictObject({ n: v.optional(v.number()) })])
       await withAgent(agent({ state: state as unknown as typeof STATES.zod }, update), async (kit, thread_id) => {
-        assert.equal((errorOf(await run(kit, thread_id)) as JsonObject).error, "InvalidState");
+        assert.equal((readError(await run(kit, thread_id)) as JsonObject).error, "InvalidState");
       });
   });
 
@@ -109,7 +109,7 @@ describe("the state of an agent with a schema", () => {
     await assert.rejects(kit.service.threads.updateState(thread_id, { values: { n: "1" } }), { code: "invalid" });
     await kit.service.threads.updateState(thread_id, { values: { n: 1 } });
     const message = "The state does not fit the agent's schema: name (invalid_type)";
-    assert.deepEqual(errorOf(await run(kit, thread_id, { input: null })), { error: "InvalidState", message });
+    assert.deepEqual(readError(await run(kit, thread_id, { input: null })), { error: "InvalidState", message });
     assert.equal((await run(kit, thread_id, { input: { name: "Ann" } })).status, "success");
   });
 
@@ -160,7 +160,7 @@ describe("arguments of", () => {
         job.interrupt(asked as { q: string }),
       );
       await withAgent(asks, async (kit, thread_id) => {
-        const { error, message } = errorOf(await run(kit, thread_id)) as { error: string; message: string };
+        const { error, message } = readError(await run(kit, thread_id)) as { error: string; message: string };
         assert.equal(error, "TypeError");
         assert.match(message, /^interrupt\(\): the argument does not fit its schema: q: /);
         assert.equal((await kit.service.threads.get(thread_id)).status, "error");
@@ -177,7 +177,7 @@ describe("arguments of", () => {
         yield "Done.";
       });
       await withAgent(emits, async (kit, thread_id) => {
-        const { error, message } = errorOf(await run(kit, thread_id)) as { error: string; message: string };
+        const { error, message } = readError(await run(kit, thread_id)) as { error: string; message: string };
         assert.equal(error, "TypeError");
         assert.match(message, /^emit\(\): the argument does not fit its schema: q: /);
         emitted = { q: "Sure?" };
@@ -235,7 +235,7 @@ describe("a call of an agent with schemas", () => {
       assert.deepEqual(values, { begun: "A", note: 1, ended: "A A yes" });
       const again = await run(kit, thread_id, { input: null });
       const message = "The input does not fit the agent's schema: the value (invalid_type)";
-      assert.deepEqual(errorOf(again), { error: "InvalidInput", message });
+      assert.deepEqual(readError(again), { error: "InvalidInput", message });
     });
   });
 
@@ -279,7 +279,7 @@ describe("a call of an agent with schemas", () => {
       await run(kit, thread_id);
       const outcome = await run(kit, thread_id, { input: undefined, command: { resume: 3 } });
       const message = "count: the answer does not fit its schema: the value (check)";
-      assert.deepEqual(errorOf(outcome), { error: "StepError", message });
+      assert.deepEqual(readError(outcome), { error: "StepError", message });
       const error = caught.at(-1) as { issues?: readonly { message: string }[] };
       assert.deepEqual(
         error?.issues?.map((issue) => issue.message),
