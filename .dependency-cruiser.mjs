@@ -122,7 +122,11 @@ const ALLOWED = [
     may: ["^lib/handles/", "^lib/executor/agent-types\\.ts$", inLib("json"), npm("@langchain/langgraph-sdk")],
     types: ["^adapters/app\\.ts$"],
   },
-  { name: "docs-page", path: "^adapters/docs-page\\.ts$", may: ["^lib/http/handler\\.ts$"] },
+  {
+    name: "docs-page",
+    path: "^adapters/docs-page(?:/|\\.ts$)",
+    may: ["^adapters/docs-page/", "^lib/http/handler\\.ts$"],
+  },
   {
     name: "agents",
     path: "^adapters/agents\\.ts$",

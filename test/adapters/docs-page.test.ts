@@ -1,6 +1,8 @@
 /** The page at `/docs`. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
+import { SCRIPT } from "../../adapters/docs-page/script.ts";
 import { docsPage } from "../../adapters/docs-page.ts";
 import type { OpenApi } from "../../lib/http/handler.ts";
 import { type FakeOptions, fake } from "../lib/http/fake-service.ts";
@@ -17,7 +19,7 @@ describe("/docs", () => {
     const { paths, components } = (await (await fake().send("GET", "/openapi.json")).json()) as OpenApi;
     for (const [path, methods] of Object.entries(paths)) {
       for (const method of Object.keys(methods)) {
-        const heading = `>${method.toUpperCase()}</span> <code>${path}</code></h3>`;
+        const heading = `>${method.toUpperCase()}</span> <code>${path}</code></p></header>`;
         assert.ok(page.includes(heading), `${method} ${path}`);
       }
     }
@@ -29,17 +31,44 @@ describe("/docs", () => {
     assert.equal(ids.size, [...page.matchAll(/ id="/g)].length);
   });
 
-  it("runs no script and requests no other host, and its policy permits neither", async () => {
+  it("permits its own script and style by a nonce, and requests to its own server alone", async () => {
     const send = (): Promise<Response> => fake({ docs: docsPage }).send("GET", "/docs");
     const [first, second] = [await send(), await send()];
     const policy = first.headers.get("content-security-policy") ?? "";
     const nonce = /'nonce-([^']+)'/.exec(policy)?.[1] ?? "";
-    assert.match(policy, /^default-src 'none'; style-src 'nonce-[0-9a-f-]{36}';/);
-    assert.doesNotMatch(policy, /unsafe|\*|https?:/);
+    assert.equal(
+      policy,
+      `default-src 'none'; style-src 'nonce-${nonce}'; script-src 'nonce-${nonce}'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+    );
+    assert.match(nonce, /^[0-9a-f-]{36}$/);
     assert.notEqual(second.headers.get("content-security-policy"), policy);
     const page = await first.text();
     assert.ok(page.includes(`<style nonce="${nonce}">`));
-    assert.doesNotMatch(page, /<script|<link|<img|<iframe| style=| on\w+=|https?:\/\//);
+    assert.equal([...page.matchAll(/<script/g)].length, 1);
+    assert.equal([...page.matchAll(new RegExp(`<script nonce="${nonce}">`, "g"))].length, 1);
+    assert.doesNotMatch(page, /<link|<img|<iframe|<base|<[a-z]+ [^>]*\b(?:style|on[a-z]+)=/);
+    assert.doesNotMatch(SCRIPT, /https?:|<\/|<!--|\b(?:localStorage|sessionStorage|indexedDB|cookie|eval|innerHTML)\b/);
+  });
+
+  it("has a command, a call and the example of the request for each operation", async () => {
+    const page = await readPage();
+    const { paths } = (await (await fake().send("GET", "/openapi.json")).json()) as OpenApi;
+    const count = Object.values(paths).flatMap(Object.keys).length;
+    for (const role of ["curl", "send"])
+      assert.equal(
+        [...page.matchAll(new RegExp(`data-role="${role}"`, "g"))].length,
+        role === "send" ? count - 1 : count,
+      );
+    assert.equal([...page.matchAll(/data-role="(?:sdk|fetch)"/g)].length, count);
+    assert.match(page, /await client\.runs\.create\(&#34;7a9d5c1e-/);
+  });
+
+  it("has a script that a browser can parse, with all functions of its source", () => {
+    assert.doesNotThrow(() => new Function(SCRIPT));
+    const source = readFileSync(new URL("../../adapters/docs-page/script.ts", import.meta.url), "utf8");
+    const names = [...source.matchAll(/^(?:async )?function (\w+)/gm)].map(([, name = ""]) => name);
+    assert.ok(names.length > 10);
+    for (const name of names) assert.match(SCRIPT, new RegExp(`function ${name}\\(`), name);
   });
 
   it("escapes the markup of the document", () => {

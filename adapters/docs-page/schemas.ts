@@ -1,0 +1,61 @@
+/** Renders schemas: a type in a line, and the members of an object as a list. */
+import { type DocumentSchema, escapeHtml, renderProse, withoutLinks } from "./html.ts";
+
+/** Returns a schema in a line of HTML. */
+export function renderType(schema: unknown): string {
+  if (schema === true || schema === undefined) return "any";
+  const { $ref, anyOf, const: value, enum: values, type, items, format, description } = schema as DocumentSchema;
+  if (typeof $ref === "string") {
+    const name = escapeHtml($ref.replace(/^.*\//, ""));
+    return `<a href="#schema-${name}">${name}</a>`;
+  }
+  if (Array.isArray(anyOf)) return [...new Set(anyOf.map(renderType))].join(" | ");
+  if (value !== undefined) return `<code>${escapeHtml(JSON.stringify(value))}</code>`;
+  if (Array.isArray(values))
+    return values.map((constant) => `<code>${escapeHtml(JSON.stringify(constant))}</code>`).join(" | ");
+  if (type === "array") return `list of ${renderType(items)}`;
+  const typeName = Array.isArray(type) ? type.join(" | ") : type;
+  return `${escapeHtml(typeName ?? "any")}${format ? ` (${escapeHtml(format)})` : ""}${typeName === "string" && description ? `: ${renderProse(String(description))}` : ""}`;
+}
+
+/** Returns the members of an object as a list, theirs nested in it. */
+export function renderSchema(schema: DocumentSchema): string {
+  const objectSchema = [schema, ...((schema.anyOf as DocumentSchema[] | undefined) ?? [])].find(
+    ({ properties }) => properties,
+  );
+  if (!objectSchema) return `<p>${renderProse(schema.description as string | undefined)} ${renderType(schema)}</p>`;
+  const required = new Set((objectSchema.required as string[] | undefined) ?? []);
+  const items = Object.entries(objectSchema.properties as Readonly<Record<string, DocumentSchema>>).map(
+    ([name, member]) => {
+      const memberSchema = findObjectSchema(member);
+      const mark = required.has(name) ? ' <b class="required" title="required">*</b>' : "";
+      const description = `<code>${escapeHtml(name)}</code>${mark} ${renderType(member)}${renderLimits(member)} ${renderProse(member.description as string | undefined)}`;
+      return memberSchema
+        ? `<li><details><summary>${withoutLinks(description)}</summary>${renderSchema(memberSchema)}</details></li>`
+        : `<li>${description}</li>`;
+    },
+  );
+  return `${schema.description ? `<p>${renderProse(String(schema.description))}</p>` : ""}<ul class="members">${items.join("")}</ul>`;
+}
+
+/** Returns the object that a member is, or that its items are. */
+function findObjectSchema(schema: DocumentSchema): DocumentSchema | undefined {
+  const candidates = [
+    schema,
+    schema.items as DocumentSchema | undefined,
+    ...((schema.anyOf as DocumentSchema[] | undefined) ?? []),
+  ];
+  return candidates.find((candidate) => candidate?.properties) as DocumentSchema | undefined;
+}
+
+/**
+ * Returns HTML with the default and the limits of a schema; an empty text without any. Leaves out `MAX_SAFE_INTEGER`, which means no
+ * limit.
+ */
+function renderLimits(schema: DocumentSchema): string {
+  const names = ["default", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern"];
+  const limitNames = names.filter((name) => schema[name] !== undefined && schema[name] !== Number.MAX_SAFE_INTEGER);
+  return limitNames.length === 0
+    ? ""
+    : ` <small>${limitNames.map((name) => `${name} ${escapeHtml(JSON.stringify(schema[name]))}`).join(", ")}</small>`;
+}

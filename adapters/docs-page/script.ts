@@ -1,0 +1,251 @@
+/**
+ * The script of the page: it searches operations, shows one at a time, writes commands from the fields, and sends requests to this
+ * server. Its functions run in the browser: the page contains their text, so they use nothing but each other and the browser's globals.
+ * The key is read from its field when a request is sent. It is in no URL, in no storage and in no command.
+ */
+
+const find = (root: ParentNode, role: string): HTMLElement =>
+  root.querySelector(`[data-role="${role}"]`) as HTMLElement;
+
+/** The request that the fields of an operation say. */
+interface FieldRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Record<string, string>;
+  readonly body: string | undefined;
+}
+
+/** Returns the values of the fields of one kind, by name. */
+function readFields(section: HTMLElement, location: string): [name: string, text: string, isList: boolean][] {
+  const fields = [...section.querySelectorAll<HTMLInputElement>(`input[data-in="${location}"]`)];
+  return fields.map((field) => [field.dataset.name ?? "", field.value, field.dataset.list !== undefined]);
+}
+
+/** Returns the query that the fields of an operation say. Empty fields are absent. */
+function readQuery(section: HTMLElement): URLSearchParams {
+  const parts = readFields(section, "query").flatMap(([name, text, isList]) =>
+    (isList ? text.split(",") : [text]).map((part) => [name, part]),
+  );
+  return new URLSearchParams(parts.filter(([, part]) => part !== ""));
+}
+
+/** Returns the request that the fields of an operation say. */
+function readRequest(section: HTMLElement): FieldRequest {
+  let path = section.dataset.path ?? "";
+  for (const [name, text] of readFields(section, "path")) path = path.replace(`{${name}}`, encodeURIComponent(text));
+  const query = readQuery(section);
+  const headers: Record<string, string> = {};
+  for (const [name, text] of readFields(section, "header")) if (text !== "") headers[name] = text;
+  const body = (find(section, "body") as HTMLTextAreaElement | null)?.value;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (path.endsWith("/mcp")) headers.Accept = "application/json, text/event-stream";
+  const url = `${location.origin}${path}${query.size > 0 ? `?${query}` : ""}`;
+  return { method: (section.dataset.method ?? "get").toUpperCase(), url, headers, body };
+}
+
+/** Writes the command and the call of `fetch` of an operation from its fields. */
+function writeSamples(section: HTMLElement, hasKey: boolean): void {
+  const { method, url, headers, body } = readRequest(section);
+  const quote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+  const allHeaders = hasKey ? { ...headers, "X-API-Key": "$GREENROOM_API_KEY" } : headers;
+  const lines = [
+    `curl -X ${method} ${quote(url)}`,
+    ...Object.entries(allHeaders).map(([name, text]) =>
+      name === "X-API-Key" ? `-H "${name}: ${text}"` : `-H ${quote(`${name}: ${text}`)}`,
+    ),
+    ...(body === undefined ? [] : [`-d ${quote(body)}`]),
+  ];
+  find(section, "curl").textContent = lines.join(" \\\n  ");
+  const call = find(section, "fetch") as HTMLElement | null;
+  if (!call) return;
+  const init = JSON.stringify({ method, headers, ...(body === undefined ? {} : { body }) }, null, 2);
+  call.textContent = `const response = await fetch(${JSON.stringify(url)}, ${init});`;
+}
+
+/** Returns the text of an answer for people: JSON with line breaks. */
+function formatAnswer(text: string, type: string): string {
+  if (!type.includes("json")) return text;
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+/** Resolves to true if the person confirms the deletion. */
+function confirmDeletion(method: string, url: string): Promise<boolean> {
+  const dialog = document.querySelector("dialog") as HTMLDialogElement;
+  find(dialog, "question").textContent = `${method} ${decodeURIComponent(new URL(url).pathname)}`;
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "delete"), { once: true });
+  });
+}
+
+/** Reads the body of a response and shows it while it arrives. Returns all of it. */
+async function readAnswer(response: Response, show: (text: string) => void): Promise<string> {
+  const decoder = new TextDecoder();
+  const reader = response.body?.getReader();
+  let text = "";
+  for (let part = await reader?.read(); part && !part.done; part = await reader?.read()) {
+    text += decoder.decode(part.value, { stream: true });
+    show(text);
+  }
+  return text;
+}
+
+/** Sends the request of an operation and shows the answer while it arrives. */
+async function sendRequest(section: HTMLElement, key: string): Promise<void> {
+  const { method, url, headers, body } = readRequest(section);
+  if (method === "DELETE" && !(await confirmDeletion(method, url))) return;
+  const [status, output] = [find(section, "status"), find(section, "answer-body")];
+  const stop = find(section, "stop") as HTMLButtonElement;
+  const abort = new AbortController();
+  const show = (text: string): void => {
+    output.textContent = text;
+  };
+  find(section, "answer").hidden = false;
+  status.textContent = "Sending …";
+  show("");
+  stop.hidden = false;
+  stop.onclick = () => abort.abort();
+  const began = performance.now();
+  try {
+    const response = await fetch(url, {
+      ...{ method, signal: abort.signal, credentials: "same-origin", cache: "no-store" },
+      headers: key === "" ? headers : { ...headers, "X-API-Key": key },
+      ...(body === undefined ? {} : { body }),
+    });
+    const type = response.headers.get("content-type") ?? "";
+    const hint = response.status === 401 ? ": write an API key into the field above" : "";
+    const duration = Math.round(performance.now() - began);
+    status.textContent = `${response.status} ${response.statusText}${hint} · ${duration} ms · ${type}`;
+    const text = await readAnswer(response, show);
+    show(formatAnswer(text, type) || "(no body)");
+  } catch (error) {
+    if (abort.signal.aborted) status.textContent += " · stopped";
+    else status.textContent = `The request failed: ${error instanceof Error ? error.message : error}`;
+  } finally {
+    stop.hidden = true;
+  }
+}
+
+/** Ranks an operation for a search: 0 does not match, and more is better. */
+function rankOperation(link: HTMLElement, search: string): number {
+  const text = (link.dataset.search ?? "").toLowerCase();
+  const title = (link.dataset.title ?? "").toLowerCase();
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  if (title.startsWith(search.toLowerCase())) return 4;
+  if (title.includes(search.toLowerCase())) return 3;
+  if (words.every((word) => title.includes(word))) return 2;
+  return words.every((word) => text.includes(word)) ? 1 : 0;
+}
+
+/** Shows the operations that match a search, best first, in place of the sections. */
+function showResults(search: string): void {
+  const results = find(document, "results");
+  const links = [...document.querySelectorAll<HTMLElement>("nav [data-search]")];
+  const ranked = links
+    .map((link) => ({ link, rank: rankOperation(link, search) }))
+    .filter(({ rank }) => rank > 0)
+    .sort((a, b) => b.rank - a.rank);
+  const isSearching = search !== "";
+  find(document, "groups").hidden = isSearching;
+  results.hidden = !isSearching;
+  results.replaceChildren(
+    ...ranked.map(({ link }) => {
+      const item = document.createElement("li");
+      const copy = link.cloneNode(true) as HTMLElement;
+      delete copy.dataset.search;
+      item.append(copy);
+      return item;
+    }),
+  );
+  find(document, "count").textContent = isSearching ? `${ranked.length} operations` : "";
+}
+
+/** Shows the operation, or the section, that the address names. Without one it shows the overview. */
+function showTarget(): void {
+  const id = decodeURIComponent(location.hash.slice(1));
+  const target = id === "" ? null : document.getElementById(id);
+  const page = target?.closest<HTMLElement>("main > section") ?? (document.getElementById("top") as HTMLElement);
+  for (const section of document.querySelectorAll<HTMLElement>("main > section")) section.hidden = section !== page;
+  for (const link of document.querySelectorAll("nav a"))
+    link.toggleAttribute("aria-current", link.getAttribute("href") === `#${page.id}`);
+  document.documentElement.classList.toggle("reading", page.id !== "top");
+  const details = target?.closest("details");
+  if (details) details.open = true;
+  // On a narrow screen the results stand above the operation.
+  if (target && matchMedia("(max-width: 47.5rem)").matches) {
+    find(document, "results").hidden = true;
+    find(document, "count").textContent = "";
+  }
+  if (target && target !== page) target.scrollIntoView();
+  else window.scrollTo(0, 0);
+}
+
+/** Connects the fields and buttons of an operation. */
+function connectOperation(section: HTMLElement, getKey: () => string): void {
+  const sdk = find(section, "sdk") as HTMLElement | null;
+  const base = document.body.dataset.base ?? "";
+  if (sdk) sdk.textContent = (sdk.textContent ?? "").replace("$URL", location.origin + base);
+  section.addEventListener("input", () => writeSamples(section, getKey() !== ""));
+  section.addEventListener("click", (event) => {
+    const button = (event.target as HTMLElement).closest("button");
+    if (button?.dataset.role === "send") void sendRequest(section, getKey());
+    if (button?.dataset.role !== "copy") return;
+    const text = button.closest("h3")?.nextElementSibling?.textContent ?? "";
+    void navigator.clipboard.writeText(text).then(() => {
+      button.textContent = "Copied";
+    });
+  });
+}
+
+/** Starts the page. */
+function startPage(): void {
+  const [search, keyField] = [find(document, "search"), find(document, "key")] as HTMLInputElement[];
+  if (!search || !keyField) return;
+  const getKey = (): string => keyField.value;
+  const sections = [...document.querySelectorAll<HTMLElement>("section.operation")];
+  for (const section of sections) {
+    connectOperation(section, getKey);
+    writeSamples(section, false);
+  }
+  keyField.addEventListener("input", () => {
+    for (const section of sections) writeSamples(section, getKey() !== "");
+  });
+  search.addEventListener("input", () => showResults(search.value.trim()));
+  search.addEventListener("keydown", (event) => {
+    const first = find(document, "results").querySelector("a");
+    if (event.key === "Enter" && first) location.hash = first.getAttribute("href") ?? "";
+    if (event.key === "Escape") search.value = "";
+    if (event.key === "Escape") showResults("");
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || /^(?:INPUT|TEXTAREA)$/.test((event.target as HTMLElement).tagName)) return;
+    event.preventDefault();
+    search.focus();
+  });
+  window.addEventListener("hashchange", showTarget);
+  showTarget();
+}
+
+const FUNCTIONS: readonly { readonly name: string }[] = [
+  readFields,
+  readQuery,
+  readRequest,
+  writeSamples,
+  formatAnswer,
+  readAnswer,
+  confirmDeletion,
+  sendRequest,
+  rankOperation,
+  showResults,
+  showTarget,
+  connectOperation,
+  startPage,
+];
+
+/** The text of the script. A bundler may rename the functions; it then renames their calls as well. */
+export const SCRIPT: string = [`const ${find.name} = ${find};`, ...FUNCTIONS, `${startPage.name}();`].join("\n");
