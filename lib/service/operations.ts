@@ -6,7 +6,9 @@
  */
 import type { Assistants } from "../assistants/mod.ts";
 import { authorizeCreateCron } from "../crons/authorization.ts";
+import type { Untyped } from "../executor/agent-types.ts";
 import type { FeedbackTokens } from "../feedback/mod.ts";
+import type { TypedRuns } from "../handles/types.ts";
 import {
   type AuthorizedProtocol,
   executeCommand,
@@ -241,24 +243,27 @@ export const ROUTE_OPERATIONS: {
 
 /**
  * Calls that no handler is asked about, and what they check. `token`: a secret that the service has made. `by`: the permissions of the
- * caller that they get. `host`: nothing, because only the host's code can make them. `service`: calls that belong to no noun.
+ * caller that they get. `host`: nothing, because only the host's code can make them. `operations`: what the other operations that
+ * they call check. `service`: calls that belong to no noun.
  */
 export const OPERATIONS_WITHOUT_HANDLERS: {
   readonly feedback: AccessChecks<FeedbackTokens>;
   readonly calls: AccessChecks<DurableCallTokens>;
   readonly usage: AccessChecks<Usage>;
   readonly accounts: AccessCheck;
+  readonly runs: AccessChecks<TypedRuns<Record<string, Untyped>>>;
   readonly service: Readonly<Record<string, AccessCheck>>;
 } = {
   feedback: { token: "token", submit: "token" },
   calls: { deliver: "token" },
   usage: { admit: "by", report: "by", sealHours: "host", traceUsage: "host" },
   accounts: "host",
+  runs: { run: "operations" },
   service: {
     ...{ as: "host", caller: "host", info: "host", healthy: "host", services: "host", ready: "host", metrics: "host" },
-    ...{ report: "by", stop: "host" },
+    ...{ report: "by", stop: "host", agent: "operations" },
   },
 };
 
-type AccessCheck = "token" | "by" | "host";
+type AccessCheck = "token" | "by" | "host" | "operations";
 type AccessChecks<Resource> = { readonly [Name in keyof Resource]: AccessCheck };

@@ -1,5 +1,6 @@
 /** Lists the calls of a service for one caller, with the ids that the caller passes. */
 import type { ServiceError } from "../../../lib/errors.ts";
+import type { AgentResources } from "../../../lib/service/agent-resources.ts";
 import type { RequestResources, Resources } from "../../../lib/service/resources.ts";
 import type { Caller } from "../../../lib/storage/identity.ts";
 
@@ -37,6 +38,12 @@ const leaveReader = async (reader: PromiseLike<{ leave(): void }> | { leave(): v
   (await reader).leave();
   return null;
 };
+/** Returns the calls of the agent, which make other calls of the same caller. */
+const getAgent = (nouns: Resources) => (nouns as AgentResources).agent("agent");
+/** Ignores that the thread has no open interrupt, which is said only of the caller's own threads. */
+function ignoreNoInterrupt(error: ServiceError): void {
+  if (error.reason !== "no_open_interrupt") throw error;
+}
 const done = async (call: Promise<unknown>): Promise<null> => call.then(() => null);
 /** Sends an event to a thread without a durable function. */
 const unawaited = (call: Promise<unknown>): Promise<unknown> =>
@@ -112,6 +119,12 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
 
   "runs.create": ({ runs }, { thread_id, assistant_id }) => done(runs.create(thread_id, { ...AGENT, assistant_id })),
   "runs.stream": ({ runs }, { thread_id }) => leaveReader(runs.stream(thread_id, AGENT).then(({ frames }) => frames)),
+  "runs.run": (nouns, { thread_id }) => done((nouns as AgentResources).runs.run("agent", AGENT.input, { thread_id })),
+  "agent.run": (nouns, { thread_id }) => done(getAgent(nouns).run(AGENT.input, { thread_id })),
+  "agent.start": (nouns, { thread_id }) => done(getAgent(nouns).start(AGENT.input, { thread_id })),
+  "agent.resume": (nouns, { thread_id }) => done(getAgent(nouns).resume(thread_id, "yes")).catch(ignoreNoInterrupt),
+  "agent.state": (nouns, { thread_id }) => done(getAgent(nouns).state(thread_id)),
+  "agent.stream": (nouns, { thread_id }) => done(getAgent(nouns).stream(AGENT.input, { thread_id }).run),
   "runs.wait": ({ runs }, { assistant_id }) => done(runs.wait(null, { ...AGENT, assistant_id })),
   "runs.createBatch": ({ runs }, { assistant_id }) => done(runs.createBatch([AGENT, { ...AGENT, assistant_id }])),
   "runs.get": ({ runs }, ids) => runs.get(ids.thread_id, ids.run_id),
