@@ -38,6 +38,7 @@ import { validateWebhooks, type WebhookOptions, type WebhookSettings } from "./w
 export interface ServiceOptions<Types extends Graphs = Graphs> {
   readonly storage: Storage;
   readonly executor: Executor<Types>;
+  /** The name of the service, and the project to which its runs are billed. */
   readonly deployment?: {
     /** Default `default`. Services with the same name on one storage share its work. */
     readonly name?: string;
@@ -50,13 +51,16 @@ export interface ServiceOptions<Types extends Graphs = Graphs> {
   readonly public_base_url?: string | (() => string | undefined);
   /** The store of accounts and keys. Default: the storage. */
   readonly identity?: IdentityStore;
+  /** Who may call the service. Without it, everybody may. */
   readonly auth?: AuthOptions;
+  /** The links of `feedback_keys`. */
   readonly feedback?: {
     /** The time for which the links of `feedback_keys` stay valid after the end of the run. Default 10,800,000: three hours. */
     readonly token_ttl_ms?: number;
     /** Allows links for runs of other servers, with a key that may create feedback. Default false. */
     readonly external_runs?: boolean;
   };
+  /** Reports of runs and model usage. */
   readonly usage?: {
     /** Default true. Runs that start while it is false are never reported. */
     readonly enabled?: boolean;
@@ -65,9 +69,11 @@ export interface ServiceOptions<Types extends Graphs = Graphs> {
     /** Prices by the name of the model, for usage without a cost: `{ "gpt-5": { tokens_in: 1.25, tokens_out: 10 } }`. Default: none. */
     readonly prices?: Prices;
   };
+  /** Where webhooks may be sent, and how. */
   readonly webhooks?: WebhookOptions;
   /** The environment variables that `webhooks` may refer to. Default: none. */
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** The execution of runs in this process. */
   readonly worker?: {
     /** The number of runs executed at once in this process. Default 10; 0: none. */
     readonly concurrency?: number;
@@ -111,6 +117,7 @@ export interface ServiceOptions<Types extends Graphs = Graphs> {
     /** Threads of calls by MCP, after their last activity. Default 86,400,000: one day. */
     readonly mcp_ms?: number;
   };
+  /** The states of threads. */
   readonly checkpointer?: {
     /** The time to live of threads after their last change. Threads with an active run are kept. */
     readonly ttl?: {
@@ -122,6 +129,7 @@ export interface ServiceOptions<Types extends Graphs = Graphs> {
       readonly sweep_interval_minutes?: number;
     };
   };
+  /** Runs on a schedule. */
   readonly crons?: {
     /** False: this process fires none. Default true. */
     readonly enabled?: boolean;
@@ -130,11 +138,14 @@ export interface ServiceOptions<Types extends Graphs = Graphs> {
     /** Disables a cron after so many failed runs in a row. Default: never. */
     readonly max_failures?: number;
   };
+  /** The items that agents and clients store. */
   readonly store?: {
     /** Enables semantic search of items. Default: disabled. */
     readonly index?: StoreIndex;
+    /** The lifetime of items. Default: they never expire. */
     readonly ttl?: StoreTtl;
   };
+  /** What the service answers over HTTP. */
   readonly http?: HttpOptions;
   /** Called once for each run that this process ends, after its end is stored. Its errors are logged. */
   readonly onRunFinished?: (run: FinishedRun) => void | Promise<void>;
@@ -217,7 +228,8 @@ const prices = valueMatching(
   "must give each model a price, { tokens_in, tokens_out }: US dollars per million tokens, numbers from 0 on",
 );
 
-const SETTINGS: Section = strictSection(
+/** The schema of all options; that of `webhooks` is `webhooksSchema`. */
+export const SETTINGS: Section = strictSection(
   {
     storage: valueMatching(
       (value) => hasMethods(value, "migrate"),

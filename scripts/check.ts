@@ -37,6 +37,7 @@ const treeChecks: readonly Check[] = [
   ["figures of the tree, retired names and phrases", "node scripts/check-code-limits.ts"],
   ["names and comments", "node scripts/check-language.ts"],
   ["statements and guards of each storage operation", "node scripts/storage-operations.ts"],
+  ["JSON Schema of greenroom.json", "node scripts/config-schema.ts --check"],
   ["list of errors in the docs", "node scripts/errors.ts --check"],
   ["OpenAPI document", "node scripts/openapi/mod.ts --check"],
   ["OpenAPI document with the tools of others", "node scripts/check-openapi.ts"],

@@ -76,6 +76,9 @@ type ServiceOption = (typeof SERVICE_OPTIONS)[number];
 const MODULE_KEYS = ["auth.path", "store.index.embed", "http.app"] as const;
 type ModuleKey = (typeof MODULE_KEYS)[number];
 
+/** Options that are code, and what the file has in their place. */
+const CODE_KEYS = { "auth.custom": ". Use auth.path", "webhooks.loopback": "", "webhooks.transport": "" };
+
 const configSection = (members: Section["members"]): Section => strictSection(members, [], "unknown key");
 const anyMembers = (...names: readonly string[]): Section["members"] =>
   Object.fromEntries(names.map((name) => [name, anything]));
@@ -264,6 +267,10 @@ function readModules(options: JsonObject, file: string, problems: string[]): Pic
     const moduleExport = parseModuleExport(value, file);
     if (typeof moduleExport === "string") problems.push(`${key}: ${moduleExport}`);
     else modules.push([key, moduleExport]);
+  }
+  for (const [key, replacement] of Object.entries(CODE_KEYS)) {
+    if (takeAtPath(options, key.split("."))[0] !== undefined)
+      problems.push(`${key}: only code can set it${replacement}`);
   }
   const index = isRecord(options.store) ? options.store.index : undefined;
   if (isRecord(index) && index.embed === undefined) problems.push("store.index.embed: missing");

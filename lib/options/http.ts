@@ -83,7 +83,9 @@ export interface McpOptions {
   readonly protected_resource?: {
     /** The URL of the endpoint. */
     readonly resource: string;
+    /** The URLs of the authorization servers. */
     readonly authorization_servers: readonly string[];
+    /** The scopes that clients may request. */
     readonly scopes_supported?: readonly string[];
   };
 }
@@ -104,6 +106,7 @@ export interface LargeBodyOptions {
 export interface HttpOptions extends DisabledGroups {
   /** True: webhooks of runs are accepted unchecked and never sent. */
   readonly disable_webhooks?: boolean;
+  /** The web pages that may call the API. */
   readonly cors?: CorsOptions;
   /** The endpoint for the AI SDK. */
   readonly ai?: {
@@ -146,6 +149,7 @@ export interface HttpOptions extends DisabledGroups {
    * authentication (`auth_first`).
    */
   readonly middleware_order?: "middleware_first" | "auth_first";
+  /** The agents as tools of an MCP server. */
   readonly mcp?: McpOptions;
 }
 

@@ -9,6 +9,7 @@ import {
   flag,
   integerBetween,
   isIntegerBetween,
+  type Section,
   strictSection,
   stringMatching,
   UNKNOWN_OPTION,
@@ -49,6 +50,7 @@ export interface WebhookOptions {
    * each secret, so that secrets can be rotated. Default: unsigned.
    */
   readonly signing_secret?: string | readonly string[];
+  /** Attempts of deliveries. */
   readonly delivery?: {
     /** The timeout of one attempt. Default 15,000. */
     readonly timeout_ms?: number;
@@ -88,7 +90,8 @@ export const DELIVERY_DEFAULTS: {
 const WEEK_MS = 7 * 86_400_000;
 const MAX_RETRIES = 20;
 
-const WEBHOOKS = strictSection({
+/** The schema of the section `webhooks`. */
+export const webhooksSchema: Section = strictSection({
   // Resolved by other functions, which report their problems.
   headers: anything,
   env_prefix: anything,
@@ -121,7 +124,7 @@ const WEBHOOKS = strictSection({
   loopback: callable,
   transport: strictSection({ resolve: callable, send: callable }, ["resolve", "send"]),
 });
-const SCHEMA = strictSection({ webhooks: WEBHOOKS, http: strictSection({ disable_webhooks: flag }) });
+const SCHEMA = strictSection({ webhooks: webhooksSchema, http: strictSection({ disable_webhooks: flag }) });
 
 /** Returns the type of a finding: unknown_option, or one with the name of the option, such as invalid_allowed_port. */
 function toIssueType({ loc, type }: InputIssue): string {
