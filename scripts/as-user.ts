@@ -1,7 +1,7 @@
 /** A folder outside the checkout that has this package, as built, and the packages beside it as a user has them. */
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 
 export interface UserFolder extends Disposable {
   readonly path: string;
@@ -16,7 +16,10 @@ export function userFolder(packages: readonly string[] = readdirSync("node_modul
   const at = (file: string): string => join(path, file);
   mkdirSync(at("node_modules/.bin"), { recursive: true });
   for (const name of packages) {
-    if (!name.startsWith(".")) symlinkSync(join(root, "node_modules", name), at(`node_modules/${name}`));
+    if (name.startsWith(".")) continue;
+    // The folder of a scope exists only if one of its packages was linked before.
+    mkdirSync(dirname(at(`node_modules/${name}`)), { recursive: true });
+    symlinkSync(join(root, "node_modules", name), at(`node_modules/${name}`));
   }
   // A copy where packages are left out: bundlers would find them beside the checkout that a link leads to.
   if (packages.length < readdirSync("node_modules").length) copyPackage(root, at("node_modules/greenroom"));

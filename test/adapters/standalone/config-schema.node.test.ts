@@ -7,7 +7,7 @@ import { Ajv } from "ajv";
 import { findSettingsProblems } from "../../../adapters/agents.ts";
 import { readConfig } from "../../../adapters/standalone/config.ts";
 import { combine } from "../../../lib/mod.ts";
-import { temporaryFolder } from "../../support/programs.ts";
+import { createTemporaryFolder } from "../../support/programs.ts";
 
 interface Schema {
   readonly type?: string;
@@ -133,7 +133,7 @@ describe("greenroom.schema.json", () => {
       const config = JSON.parse(text) as JsonObject;
       validate(config);
       assert.deepEqual(validate.errors ?? [], [], `${name}: ${text}`);
-      using folder = temporaryFolder();
+      using folder = createTemporaryFolder();
       createProject(folder.path);
       const places = JSON.stringify(config).matchAll(/"(\.\/[\w./-]+\.[a-z]+)(?::\w+)?"/g);
       for (const [, place = ""] of places) {
@@ -165,7 +165,7 @@ describe("greenroom.schema.json", () => {
   for (const [path, section] of sections) {
     const name = path.join(".") || "the file";
     it(`refuses an unknown key in ${name}, as the loader does`, () => {
-      using folder = temporaryFolder();
+      using folder = createTemporaryFolder();
       createProject(folder.path);
       const config = createConfig(path, { unknown_key: 1 });
       assert.equal(validate(config), false, JSON.stringify(config));
@@ -177,7 +177,7 @@ describe("greenroom.schema.json", () => {
     it(`accepts each key of ${name}, as the loader does`, () => {
       for (const [key, part] of Object.entries(section.properties ?? {})) {
         if (key === "$schema" || key === "graphs") continue;
-        using folder = temporaryFolder();
+        using folder = createTemporaryFolder();
         createProject(folder.path);
         const config = createConfig(path, {
           [key]: createValue(part, [...path, key].join(".").replace(/^graphs\.x\./, "")),
@@ -192,7 +192,7 @@ describe("greenroom.schema.json", () => {
   }
 
   it("refuses what the loader says only code can set", () => {
-    using folder = temporaryFolder();
+    using folder = createTemporaryFolder();
     createProject(folder.path);
     for (const part of [{ auth: { custom: {} } }, { webhooks: { loopback: 1 } }, { webhooks: { transport: {} } }]) {
       const config = { graphs: { agent: AGENT }, ...part };
