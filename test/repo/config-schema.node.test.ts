@@ -4,10 +4,10 @@ import { globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { describe, it } from "node:test";
 import { Ajv } from "ajv";
-import { findSettingsProblems } from "../../../adapters/agents.ts";
-import { readConfig } from "../../../adapters/standalone/config.ts";
-import { combine } from "../../../lib/mod.ts";
-import { createTemporaryFolder } from "../../support/programs.ts";
+import { findSettingsProblems } from "../../adapters/agents.ts";
+import { readConfig } from "../../adapters/standalone/config.ts";
+import { combine } from "../../lib/mod.ts";
+import { createTemporaryFolder } from "../support/programs.ts";
 
 interface Schema {
   readonly type?: string;
@@ -22,7 +22,7 @@ interface Schema {
 }
 type JsonObject = { [key: string]: unknown };
 
-const root = resolve(import.meta.dirname, "../../..");
+const root = resolve(import.meta.dirname, "../..");
 const schema = JSON.parse(readFileSync(join(root, "greenroom.schema.json"), "utf8")) as Schema;
 const validate = new Ajv({ allErrors: true, allowUnionTypes: true }).compile(schema);
 const AGENT = "./agent.ts:agent";
