@@ -102,15 +102,19 @@ export function connections({ describe, it, subject, bench }: Suite): void {
         const reading = (async () => {
           for await (const message of thread.messages) for await (const text of message.text) texts.push(text);
         })();
+        let valuesCount = 0;
+        const readingValues = (async () => {
+          for await (const _ of thread.values) valuesCount++;
+        })();
         const { run_id = "" } = await thread.run.start({ input: createHumanInput("hi there") });
         await at.gates.reached(gate);
-        // Sockets that break before a subscription is answered end the stream in the SDK.
-        await until(() => texts.length > 0 && eventCount > 0);
+        // Sockets that break before a subscription is answered end that stream in the SDK, so each of them has read.
+        await until(() => texts.length > 0 && eventCount > 0 && valuesCount > 0);
         at.cut();
         at.gates.open(gate, "token 3", "token 4");
         await at.client.runs.join(threadId, run_id);
         const answer = graph === "slow" ? ["one ", "two"] : ["You ", "said: ", "hi ", "there"];
-        await reading;
+        await Promise.all([reading, readingValues]);
         assert.deepEqual(texts, answer);
         const whole = await follow(at.stream(graph, threadId), CHANNELS);
         assert.deepEqual(await broken, whole);
