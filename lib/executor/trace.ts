@@ -1,0 +1,39 @@
+/** The recorder of spans that an executor gets with each job. */
+import type { SpanDetails, SpanKind, SpanResult, SpanValue } from "../storage/spans.ts";
+
+export type { Span, SpanDetails, SpanKind, SpanResult, SpanTokens, SpanValue } from "../storage/spans.ts";
+
+/** A value of a span: a reference, or a function that returns a copy. It is called only if the trace keeps copies. */
+export type RecordedValue = Extract<SpanValue, { readonly ref: unknown }> | (() => unknown);
+
+/** A span that starts. */
+export interface StartedSpan extends SpanDetails {
+  readonly kind: SpanKind;
+  /** The name of the node, tool, model, agent or step. It is cut at 200 characters. */
+  readonly name: string;
+  /** The id of the parent. Default: the attempt. */
+  readonly parent_id?: string;
+  readonly input?: RecordedValue;
+}
+
+/** The end of a span. `error` is what was thrown; the recorder keeps its name, and its message if the trace keeps copies. */
+export interface EndedSpan extends SpanResult {
+  readonly status: "ok" | "error" | "interrupted";
+  readonly error?: unknown;
+  readonly output?: RecordedValue;
+}
+
+/**
+ * Records the spans of an attempt. All calls are synchronous, never throw, and cost nothing but memory; the engine stores the spans with
+ * the commits of the attempt.
+ */
+export interface TraceRecorder {
+  /** The id of the attempt's span, the parent of spans without one. */
+  readonly attempt_id: string;
+  /** Starts a span at the present time and returns its id. Spans above the limit of a run get an id too, and are only counted. */
+  start(span: StartedSpan): string;
+  /** Ends a span. Has no effect if it has ended, or was never started. A later call for the same id has no effect. */
+  end(span_id: string, result: EndedSpan): void;
+  /** Notes the first token of a streamed model call. Only the first call has an effect. */
+  noteFirstToken(span_id: string): void;
+}
