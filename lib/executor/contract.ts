@@ -8,6 +8,7 @@ import type { Graphs, MergedGraphs } from "./agent-types.ts";
 import type { CheckpointHandle, CheckpointReader } from "./checkpoint-handle.ts";
 import type { Journal, OutputPosition } from "./journal.ts";
 import type { StoreHandle } from "./store-handle.ts";
+import type { TraceRecorder } from "./trace.ts";
 
 export type {
   AuthUser,
@@ -21,6 +22,7 @@ export type {
 export type * from "./agent-settings.ts";
 export type * from "./checkpoint-handle.ts";
 export type * from "./store-handle.ts";
+export type * from "./trace.ts";
 
 /**
  * All stream modes. `messages-tuple` frames are named `messages` on the wire, and mode `messages` is derived from them. With
@@ -134,6 +136,8 @@ export interface Job {
   readonly store: StoreHandle;
   /** The journal of durable functions. */
   readonly journal?: Journal;
+  /** The recorder of the attempt's spans; absent if the service records no traces. */
+  readonly trace?: TraceRecorder;
 }
 
 /**
