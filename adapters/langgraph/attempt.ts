@@ -7,6 +7,7 @@ import { type CallbackManagerClass, createCallbackAdder } from "./callbacks.ts";
 import { type Graph, type GraphSource, withSaver } from "./graph.ts";
 import { GraphChunkMapper } from "./graph-chunk-mapper.ts";
 import { collectResumeValues, NO_RESUME_VALUES } from "./graph-input.ts";
+import { GraphSpans } from "./graph-spans.ts";
 import { GraphWaits } from "./graph-waits.ts";
 import { createInMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
 import { JobSaver } from "./job-saver.ts";
@@ -92,7 +93,8 @@ export async function prepareAttempt(
   );
   const anyStop = AbortSignal.any([runStopped, graphStop.signal]);
   const usage = new ModelUsageCollector();
-  const tracker = new NodeTracker(anyStop, usage, createCallbackAdder(usage, Manager, job.run_id));
+  const spans = job.trace ? new GraphSpans(job.trace, usage, anyStop, job.durability !== "exit") : null;
+  const tracker = new NodeTracker(anyStop, usage, createCallbackAdder(spans ?? usage, Manager, job.run_id), spans);
   const graph = withSaver(trackGraph(hostGraph), saver);
   const mapper = new GraphChunkMapper(job, hostGraph, usage);
   return {

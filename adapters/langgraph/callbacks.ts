@@ -136,9 +136,13 @@ export type ToolStart = [
   ...[tool: unknown, input: unknown, run_id: string, parent?: string],
   ...[tags?: unknown, metadata?: Metadata, name?: string, call_id?: string],
 ];
+export type RetrieverStart = [
+  ...[retriever: unknown, query: string, run_id: string, parent?: string],
+  ...[tags?: unknown, metadata?: Metadata, name?: string],
+];
 export type ChatModelStart = [
   ...[model: unknown, messages: unknown, run_id: string, parent?: string],
-  ...[extra?: unknown, tags?: unknown, metadata?: Metadata],
+  ...[extra?: unknown, tags?: unknown, metadata?: Metadata, name?: string],
 ];
 
 /** The parent runs of LangChain events, which name only their own run. */

@@ -15,6 +15,8 @@ export interface NodeConfig {
   readonly callbacks?: unknown;
   readonly signal?: AbortSignal;
   readonly runName?: unknown;
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  readonly executionInfo?: { readonly checkpointId?: string; readonly nodeAttempt?: number };
 }
 
 /**
@@ -222,14 +224,14 @@ export function withTasks(config: NodeConfig, wrap: (task: TaskFunction) => Task
 const CHILD_CONFIG = Symbol.for("lc:child_config");
 
 interface AsyncStorage {
-  getStore?(): { readonly extra?: { readonly [CHILD_CONFIG]?: { callbacks?: unknown } } } | undefined;
+  getStore?(): { readonly extra?: { readonly [CHILD_CONFIG]?: NodeConfig & { callbacks?: unknown } } } | undefined;
 }
 
 /**
  * Returns the config that LangChain's callers inherit here. A task gets none as an argument. Fallback: undefined, and then the models
  * that a task calls are not counted.
  */
-export function findInheritedConfig(): { callbacks?: unknown } | undefined {
+export function findInheritedConfig(): (NodeConfig & { callbacks?: unknown }) | undefined {
   const { [Symbol.for("ls:tracing_async_local_storage")]: storage } = globalThis as { [key: symbol]: unknown };
   return (storage as AsyncStorage | undefined)?.getStore?.()?.extra?.[CHILD_CONFIG];
 }
@@ -306,3 +308,69 @@ export function readDefinitions(graph: Graph): SchemaDefinitions {
     registry: typeof registry?.getExtendedChannelSchemas === "function" ? registry : undefined,
   };
 }
+
+/** The place of a task in its graph. */
+export interface TaskPlace {
+  readonly node: string;
+  /** The checkpoint namespace, which names the tasks of all levels; "" if it is unknown. */
+  readonly ns: string;
+  readonly step?: number;
+  readonly try?: number;
+  /** The checkpoint that the task starts from. */
+  readonly checkpoint_id?: string;
+}
+
+/**
+ * Returns the place of a task by its config. Fallback: the name alone, and then spans lie under the attempt; without `executionInfo`, which
+ * LangGraph has since 1.5.0, the try and the checkpoint are unknown.
+ */
+export function readTaskPlace({ metadata, executionInfo, runName }: NodeConfig): TaskPlace {
+  const place = readMetadataPlace(metadata);
+  return {
+    ...place,
+    node: place.node || String(runName ?? ""),
+    ...(typeof executionInfo?.nodeAttempt === "number" ? { try: executionInfo.nodeAttempt } : {}),
+    ...(typeof executionInfo?.checkpointId === "string" ? { checkpoint_id: executionInfo.checkpointId } : {}),
+  };
+}
+
+/** Returns the place of the task in which one of LangChain's runs has this metadata. */
+export function readMetadataPlace(metadata: NodeConfig["metadata"]): TaskPlace {
+  const { langgraph_node: node, langgraph_step: step, langgraph_checkpoint_ns: ns } = metadata ?? {};
+  return {
+    node: typeof node === "string" ? node : "",
+    ns: typeof ns === "string" ? ns : "",
+    ...(typeof step === "number" ? { step } : {}),
+  };
+}
+
+/**
+ * Returns true if the serialized form, which callbacks get, is that of a compiled graph. Fallback: false, and then subagents have no
+ * span of their own.
+ */
+export function isSerializedGraph(serialized: unknown): boolean {
+  const { id } = (serialized ?? {}) as { readonly id?: unknown };
+  return Array.isArray(id) && id[0] === "langgraph" && id[1] === "pregel";
+}
+
+/** The name of graphs that were compiled without one. */
+const DEFAULT_GRAPH_NAME = "LangGraph";
+
+/** Returns the name that the author gave to a graph; undefined without one. A RemoteGraph has the id of its graph. */
+export function findGraphName(graph: { readonly name?: unknown; readonly graphId?: unknown }): string | undefined {
+  const name = [graph.graphId, graph.name].find((candidate) => typeof candidate === "string" && candidate !== "");
+  return name === DEFAULT_GRAPH_NAME ? undefined : (name as string | undefined);
+}
+
+/**
+ * Returns "interrupt" for an error that pauses the graph, "command" for a command to the graph above, and null for a failure. Fallback:
+ * null.
+ */
+export function findBubbleKind(error: unknown): "interrupt" | "command" | null {
+  const { is_bubble_up, name } = (error ?? {}) as { readonly is_bubble_up?: unknown; readonly name?: unknown };
+  if (is_bubble_up !== true) return null;
+  return name === "ParentCommand" ? "command" : "interrupt";
+}
+
+/** Returns true for a graph of another server. */
+export const isRemoteGraph = (graph: object): boolean => !("nodes" in graph);

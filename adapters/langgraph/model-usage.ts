@@ -6,7 +6,7 @@ import { isMessage } from "./json.ts";
 type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
 
 /** A message of a model with its usage metadata. LangSmith defines the costs. */
-interface ModelMessage {
+export interface ModelMessage {
   readonly id?: string;
   readonly usage_metadata?: {
     readonly input_tokens?: unknown;
@@ -14,11 +14,14 @@ interface ModelMessage {
     readonly total_cost?: unknown;
     readonly input_cost?: unknown;
     readonly output_cost?: unknown;
+    readonly input_token_details?: { readonly cache_read?: unknown; readonly cache_creation?: unknown };
+    readonly output_token_details?: { readonly reasoning?: unknown };
   };
-  readonly response_metadata?: { readonly model_name?: unknown; readonly model?: unknown };
+  readonly response_metadata?: Readonly<Record<string, unknown>>;
 }
 
-interface ModelOutput {
+/** The output of a model, as callbacks get it. */
+export interface ModelOutput {
   readonly generations?: readonly (readonly { readonly message?: ModelMessage }[])[];
 }
 
@@ -42,11 +45,11 @@ export class ModelUsageCollector {
     if (typeof ls_model_name === "string") this.#modelByRun.set(run_id, ls_model_name);
   }
 
-  /** Called by LangChain: counts the messages of a model call, and forgets the call. */
-  handleLLMEnd({ generations = [] }: ModelOutput, run_id: string): void {
+  /** Called by LangChain: counts the messages of a model call, and forgets the call. Returns the messages that were not counted before. */
+  handleLLMEnd({ generations = [] }: ModelOutput, run_id: string): readonly ModelMessage[] {
     const model = this.#modelByRun.get(run_id);
     this.#modelByRun.delete(run_id);
-    for (const { message } of generations.flat()) if (message) this.#count(message, model);
+    return generations.flat().flatMap(({ message }) => (message && this.#count(message, model) ? [message] : []));
   }
 
   handleLLMError(_error: unknown, run_id: string): void {
@@ -60,8 +63,8 @@ export class ModelUsageCollector {
     this.onNodeStart(input);
   }
 
-  handleChainEnd(output: unknown, run_id: string): void {
-    if (this.#innerNodeRuns.delete(run_id)) this.onNodeEnd(output);
+  handleChainEnd(output: unknown, run_id: string): readonly ModelMessage[] {
+    return this.#innerNodeRuns.delete(run_id) ? this.onNodeEnd(output) : NO_MESSAGES;
   }
 
   handleChainError(_error: unknown, run_id: string): void {
@@ -75,11 +78,13 @@ export class ModelUsageCollector {
     });
   }
 
-  /** Counts the messages that a node has returned. */
-  onNodeEnd(output: unknown): void {
+  /** Counts the messages that a node has returned. Returns those that were not counted before. */
+  onNodeEnd(output: unknown): readonly ModelMessage[] {
+    let counted = NO_MESSAGES;
     forEachMessage(output, 3, (message) => {
-      if (!hasMessage(this.#inputMessages, message)) this.#count(message);
+      if (!hasMessage(this.#inputMessages, message) && this.#count(message)) counted = [...counted, message];
     });
+    return counted;
   }
 
   /** Removes and returns the events since the last call. */
@@ -90,24 +95,34 @@ export class ModelUsageCollector {
     return events;
   }
 
-  /** Adds a usage event for a message of a model, once per message. Ignores messages without token counts. */
-  #count(message: ModelMessage, requestedModel?: string): void {
-    if (!message.usage_metadata || hasMessage(this.#countedMessages, message)) return;
+  /** Adds a usage event for a message of a model, once per message. Returns false for later ones, and without token counts. */
+  #count(message: ModelMessage, requestedModel?: string): boolean {
+    if (!message.usage_metadata || hasMessage(this.#countedMessages, message)) return false;
     addMessage(this.#countedMessages, message);
-    const { input_tokens, output_tokens, total_cost, input_cost, output_cost } = message.usage_metadata;
     const { model_name, model: fallbackModel } = message.response_metadata ?? {};
     const model = [requestedModel, model_name, fallbackModel].find((name) => typeof name === "string") as
       | string
       | undefined;
-    const costs = isCost(total_cost) ? [total_cost] : [input_cost, output_cost].filter(isCost);
-    this.#events.push({
-      type: "usage",
-      tokens_in: toTokenCount(input_tokens),
-      tokens_out: toTokenCount(output_tokens),
-      ...(costs.length > 0 ? { cost_usd: costs.reduce((sum, cost) => sum + cost, 0) } : {}),
-      ...(model === undefined ? {} : { model }),
-    });
+    this.#events.push({ type: "usage", ...readUsage(message), ...(model === undefined ? {} : { model }) });
+    return true;
   }
+}
+
+const NO_MESSAGES: readonly ModelMessage[] = [];
+
+/** Returns the tokens of a message and, if it names a cost, that too. */
+export function readUsage({ usage_metadata = {} }: ModelMessage): {
+  readonly tokens_in: number;
+  readonly tokens_out: number;
+  readonly cost_usd?: number;
+} {
+  const { input_tokens, output_tokens, total_cost, input_cost, output_cost } = usage_metadata;
+  const costs = isCost(total_cost) ? [total_cost] : [input_cost, output_cost].filter(isCost);
+  return {
+    tokens_in: toTokenCount(input_tokens),
+    tokens_out: toTokenCount(output_tokens),
+    ...(costs.length > 0 ? { cost_usd: costs.reduce((sum, cost) => sum + cost, 0) } : {}),
+  };
 }
 
 function addMessage(messages: Set<string | ModelMessage>, message: ModelMessage): void {
@@ -121,7 +136,7 @@ const hasMessage = (messages: ReadonlySet<string | ModelMessage>, message: Model
 const NO_EVENTS: readonly UsageEvent[] = [];
 
 /** Returns 0 for an invalid count, because a model that counts wrongly must not fail its run. */
-const toTokenCount = (value: unknown): number =>
+export const toTokenCount = (value: unknown): number =>
   Number.isSafeInteger(value) && (value as number) >= 0 ? Number(value) : 0;
 const isCost = (value: unknown): value is number =>
   typeof value === "number" && value >= 0 && value < Number.POSITIVE_INFINITY;

@@ -2,7 +2,8 @@
  * Runs the nodes of one attempt. It counts the active ones, because LangGraph does not wait for nodes that ignore their signal; it
  * starts none after a stop; and it gives all of them the callbacks of the attempt and collects the usage of their models.
  */
-import type { Runnable } from "./graph.ts";
+import { isCompiled, type Runnable } from "./graph.ts";
+import type { GraphCall, GraphSpans } from "./graph-spans.ts";
 import {
   findInheritedConfig,
   type NodeConfig,
@@ -16,17 +17,24 @@ export class NodeTracker {
   // Hidden at run time too: LangChain may write a config with all its members as JSON.
   readonly #signal: AbortSignal;
   readonly #usage: ModelUsageCollector;
+  readonly #spans: GraphSpans | null;
   readonly addCallbacks: (config: { callbacks?: unknown }) => void;
   #active = 0;
   #onIdle: () => void = () => {};
 
   /**
    * Creates a tracker whose nodes run until the signal aborts. `addCallbacks` adds the callbacks of the attempt to a
-   * config.
+   * config. `spans` is null if no trace is recorded.
    */
-  constructor(signal: AbortSignal, usage: ModelUsageCollector, addCallbacks: NodeTracker["addCallbacks"]) {
+  constructor(
+    signal: AbortSignal,
+    usage: ModelUsageCollector,
+    addCallbacks: NodeTracker["addCallbacks"],
+    spans: GraphSpans | null = null,
+  ) {
     this.#signal = signal;
     this.#usage = usage;
+    this.#spans = spans;
     this.addCallbacks = addCallbacks;
   }
 
@@ -45,15 +53,29 @@ export class NodeTracker {
   async run(runnable: Runnable, input: unknown, options: NodeConfig): Promise<unknown> {
     this.#throwIfStopped();
     this.#active++;
+    const span = this.#spans?.startNode(options, input);
     try {
       this.#usage.onNodeStart(input);
-      const output = await runnable.invoke(input, this.#createConfig(options));
-      this.#usage.onNodeEnd(output);
+      const config = this.#createConfig(options);
+      const invoke = (): Promise<unknown> => runnable.invoke(input, config);
+      const output = await (span && isCompiled(runnable)
+        ? this.#spans?.runAgent({ graph: runnable, input, config: options }, span, invoke)
+        : invoke());
+      const messages = this.#usage.onNodeEnd(output);
+      if (span) this.#spans?.endNode(span, output, messages);
       return output;
+    } catch (error) {
+      if (span) this.#spans?.failNode(span, error);
+      throw error;
     } finally {
       this.#active--;
       if (this.#active === 0) this.#onIdle();
     }
+  }
+
+  /** Runs a graph that is a node, whose own nodes are tracked. */
+  runGraph(call: GraphCall, invoke: () => Promise<unknown>): Promise<unknown> {
+    return this.#spans?.runGraph(call, invoke) ?? invoke();
   }
 
   /** Returns a copy of the config with the callbacks of the attempt, whose tasks are tracked too. */
@@ -74,10 +96,17 @@ export class NodeTracker {
     return async (...input) => {
       const config = findInheritedConfig();
       if (config) this.addCallbacks(config);
-      this.#usage.onNodeStart(input);
-      const output = await task(...input);
-      this.#usage.onNodeEnd(output);
-      return output;
+      const span = (config && this.#spans?.startTask(config, input)) ?? null;
+      try {
+        this.#usage.onNodeStart(input);
+        const output = await task(...input);
+        const messages = this.#usage.onNodeEnd(output);
+        if (span) this.#spans?.endNode(span, output, messages);
+        return output;
+      } catch (error) {
+        if (span) this.#spans?.failNode(span, error);
+        throw error;
+      }
     };
   }
 

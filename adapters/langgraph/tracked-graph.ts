@@ -3,6 +3,7 @@ import { copyWith, type Graph, isCompiled, type Node, type Runnable } from "./gr
 import {
   findCommandEdge,
   isPassthrough,
+  isRemoteGraph,
   type NodeConfig,
   withCommandsOnly,
   withDirectCalls,
@@ -32,13 +33,23 @@ export function trackGraph(graph: Graph): Graph {
     trackNode(node, findCommandEdge(graph, name)),
   ]);
   const tracked = copyWith(graph, { nodes: Object.fromEntries(nodes), ...withoutStoreQueue(graph) });
+  Object.assign(tracked, { invoke: createGraphInvoke(tracked) });
   trackedGraphs.set(graph, tracked);
   return tracked;
 }
 
+/** Returns the `invoke` of a graph that is a node, so that the tracker knows of it. The graph of a run itself is streamed. */
+function createGraphInvoke(graph: Graph): Runnable["invoke"] {
+  const { invoke } = graph as Graph & Partial<Runnable>;
+  return (input, options) => {
+    const run = async (): Promise<unknown> => await invoke?.call(graph as Graph & Runnable, input, options);
+    return findTracker(options)?.runGraph({ graph, input, config: options as NodeConfig }, run) ?? run();
+  };
+}
+
 /**
- * Returns a node that inherits from the host's, whose work and edges are tracked. A subgraph is tracked as a graph; a node
- * without work keeps its part as it is.
+ * Returns a node that inherits from the host's, whose work and edges are tracked. A subgraph is tracked as a graph, one of another
+ * server as work; a node without work keeps its part as it is.
  */
 function trackNode(node: Node, commandEdge: Runnable | undefined): Node {
   const { bound } = node;
@@ -46,7 +57,8 @@ function trackNode(node: Node, commandEdge: Runnable | undefined): Node {
   const members: PropertyDescriptorMap = { writers: { value: writers } };
   // LangGraph skips the part of a node without work, which it recognizes by identity: it would run a copy.
   if (!isPassthrough(bound)) {
-    members.bound = { value: isCompiled(bound) ? trackGraph(bound as Graph) : trackRunnable(bound as Runnable) };
+    const isLocalGraph = isCompiled(bound) && !isRemoteGraph(bound);
+    members.bound = { value: isLocalGraph ? trackGraph(bound as Graph) : trackRunnable(bound as Runnable) };
   }
   return withDirectCalls(Object.create(node, members) as Node);
 }

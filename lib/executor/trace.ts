@@ -3,8 +3,10 @@ import type { SpanDetails, SpanKind, SpanResult, SpanValue } from "../storage/sp
 
 export type { Span, SpanDetails, SpanKind, SpanResult, SpanTokens, SpanValue } from "../storage/spans.ts";
 
-/** A value of a span: a reference, or a function that returns a copy. It is called only if the trace keeps copies. */
-export type RecordedValue = Extract<SpanValue, { readonly ref: unknown }> | (() => unknown);
+/** A value of a span: a reference, a function that returns a copy, or both. The function is called only if the trace keeps copies. */
+export type RecordedValue =
+  | (Extract<SpanValue, { readonly ref: unknown }> & { readonly copy?: () => unknown })
+  | (() => unknown);
 
 /** A span that starts. */
 export interface StartedSpan extends SpanDetails {

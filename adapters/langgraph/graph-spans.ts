@@ -1,0 +1,384 @@
+/**
+ * Records the spans of an attempt on a graph: of its nodes, which `NodeTracker` reports, and of models, tools, retrievers, subagents and
+ * their nodes, which LangChain reports to callbacks.
+ */
+import type { EndedSpan, RecordedValue, SpanResult, StartedSpan, TraceRecorder } from "../../lib/executor/contract.ts";
+import {
+  type ChainStart,
+  type ChatModelStart,
+  HANDLER_NAME,
+  type Metadata,
+  type RetrieverStart,
+  type ToolStart,
+} from "./callbacks.ts";
+import {
+  findBubbleKind,
+  findGraphName,
+  isSerializedGraph,
+  type NodeConfig,
+  readMetadataPlace,
+  readTaskPlace,
+  type TaskPlace,
+} from "./langgraph-internals.ts";
+import { readModelEnd, readModelStart, sumUsage } from "./model-details.ts";
+import type { ModelMessage, ModelOutput, ModelUsageCollector } from "./model-usage.ts";
+import { serializeMetadata } from "./serialize.ts";
+
+/** The span under which the runs of a task lie: that of its node, or of the graph that is the node. */
+interface TaskSpan {
+  readonly span_id: string;
+  readonly try: number;
+  /** True for a task of the graphs of the attempt itself, whose starts are not taken from callbacks. */
+  readonly isTracked: boolean;
+  isOpen: boolean;
+  readonly signal: AbortSignal | undefined;
+  readonly checkpoint_id: string | undefined;
+}
+
+/** One of LangChain's runs, and the span that is the parent of those in it. */
+interface CallbackRun {
+  readonly span_id: string;
+  /** True if the span is that of the run itself; false for a chain, which has none. */
+  readonly hasSpan: boolean;
+  readonly signal: AbortSignal | undefined;
+  /** The task that ends with the run. */
+  readonly task?: TaskSpan;
+  hasToken?: boolean;
+}
+
+/** The node of an attempt that has started. */
+export interface StartedNode {
+  readonly span_id: string;
+  readonly task: TaskSpan;
+}
+
+/** A call of a graph that is a node. */
+export interface GraphCall {
+  readonly graph: object;
+  readonly input: unknown;
+  readonly config: NodeConfig;
+}
+
+/** The identity of one of LangChain's runs. */
+interface RunStart {
+  readonly run_id: string;
+  readonly parent: string | undefined;
+  readonly metadata: Metadata | undefined;
+}
+
+/** Returns a function that copies a value of the graph as clients see it. */
+const toCopier =
+  (value: unknown): (() => unknown) =>
+  () =>
+    serializeMetadata(value);
+
+/** Returns the arguments of a tool, which callbacks get as JSON. */
+const parseArguments = (input: unknown): unknown => {
+  if (typeof input !== "string") return serializeMetadata(input);
+  try {
+    return JSON.parse(input);
+  } catch {
+    return input;
+  }
+};
+
+const splitNamespace = (ns: string): readonly string[] => (ns === "" ? [] : ns.split("|"));
+
+/**
+ * The callback handler of what runs in the nodes of an attempt. Passes its calls on to the collector of usage, whose counts are those of
+ * the spans.
+ */
+export class GraphSpans {
+  readonly name: string = HANDLER_NAME;
+  readonly awaitHandlers = true;
+  readonly #trace: TraceRecorder;
+  readonly #usage: ModelUsageCollector;
+  readonly #stopped: AbortSignal;
+  readonly #hasCheckpoints: boolean;
+  readonly #tasks = new Map<string, TaskSpan>();
+  readonly #runs = new Map<string, CallbackRun>();
+
+  /** Creates a recorder. `hasCheckpoints` is false if the checkpoints that tasks start from are not stored. */
+  constructor(trace: TraceRecorder, usage: ModelUsageCollector, stopped: AbortSignal, hasCheckpoints: boolean) {
+    this.#trace = trace;
+    this.#usage = usage;
+    this.#stopped = stopped;
+    this.#hasCheckpoints = hasCheckpoints;
+  }
+
+  /** Starts the span of one try of a task. */
+  startNode(config: NodeConfig, input: unknown): StartedNode {
+    const place = readTaskPlace(config);
+    const parent_id = this.#findTask(place.ns.slice(0, Math.max(0, place.ns.lastIndexOf("|"))))?.span_id;
+    return this.#startTask(place, { parent_id, signal: config.signal, isTracked: true, input });
+  }
+
+  /** Starts the span of a task that a node calls; null if a callback has started it already. */
+  startTask(config: NodeConfig, input: unknown): StartedNode | null {
+    return this.#tasks.get(readTaskPlace(config).ns)?.isOpen ? null : this.startNode(config, input);
+  }
+
+  /** Ends the span of a node that has returned. The messages are those that it has written without a model call. */
+  endNode({ span_id, task }: StartedNode, output: unknown, messages: readonly ModelMessage[]): void {
+    task.isOpen = false;
+    this.#trace.end(span_id, { status: "ok", output: toCopier(output), ...sumUsage(messages) });
+  }
+
+  /** Ends the span of a node that has thrown. */
+  failNode({ span_id, task }: StartedNode, error: unknown): void {
+    task.isOpen = false;
+    this.#trace.end(span_id, this.#toFailure(error, task.signal));
+  }
+
+  /** Runs a graph of the attempt that is a node: records the node, and the graph in it. */
+  async runGraph(call: GraphCall, run: () => Promise<unknown>): Promise<unknown> {
+    const node = this.startNode(call.config, call.input);
+    try {
+      const output = await this.runAgent(call, node, run);
+      this.endNode(node, output, []);
+      return output;
+    } catch (error) {
+      this.failNode(node, error);
+      throw error;
+    }
+  }
+
+  /** Runs the graph of a node, and records it as an agent in the node. Spans of the inner nodes lie under the agent. */
+  async runAgent(
+    { graph, input, config }: GraphCall,
+    { span_id: parent_id, task }: StartedNode,
+    run: () => Promise<unknown>,
+  ): Promise<unknown> {
+    const { node, ns } = readTaskPlace(config);
+    const span_id = this.#trace.start({
+      kind: "agent",
+      name: findGraphName(graph) ?? node,
+      parent_id,
+      ...(ns === "" ? {} : { namespace: splitNamespace(ns) }),
+      input: toCopier(input),
+    });
+    if (ns !== "") this.#tasks.set(ns, { ...task, span_id });
+    try {
+      const output = await run();
+      this.#trace.end(span_id, { status: "ok", output: toCopier(output) });
+      return output;
+    } catch (error) {
+      this.#trace.end(span_id, this.#toFailure(error, config.signal));
+      throw error;
+    }
+  }
+
+  /** Called by LangChain, as are the methods below. Records nodes and graphs; other chains only hand on their parent. */
+  handleChainStart(...start: ChainStart): void {
+    this.#usage.handleChainStart(...start);
+    const [chain, input, run_id, parent, tags, metadata, , name] = start;
+    // A run of a task has the handler twice if its node has callbacks.
+    if (this.#runs.has(run_id)) return;
+    const place = readMetadataPlace(metadata);
+    const isHidden = Array.isArray(tags) && tags.includes("langsmith:hidden");
+    if (name !== undefined && name === place.node && !isHidden && this.#isNewTask(place)) {
+      const { span_id, signal } = this.#findParent(parent, place.ns);
+      const { task } = this.#startTask(place, { parent_id: span_id, signal, isTracked: false, input });
+      this.#runs.set(run_id, { span_id: task.span_id, hasSpan: true, signal, task });
+    } else if (isSerializedGraph(chain)) this.#startAgent({ run_id, parent, metadata }, input, name);
+    else {
+      const parentRun = parent === undefined ? undefined : this.#runs.get(parent);
+      if (parentRun) this.#runs.set(run_id, { span_id: parentRun.span_id, hasSpan: false, signal: parentRun.signal });
+    }
+  }
+
+  handleChainEnd(output: unknown, run_id: string): void {
+    const messages = this.#usage.handleChainEnd(output, run_id);
+    this.#endRun(run_id, () => ({ status: "ok", output: toCopier(output), ...sumUsage(messages) }));
+  }
+
+  handleChainError(error: unknown, run_id: string): void {
+    this.#usage.handleChainError(error, run_id);
+    this.#failRun(run_id, error);
+  }
+
+  handleChatModelStart(...start: ChatModelStart): void {
+    this.#usage.handleChatModelStart(...start);
+    this.#startModel("chat", start);
+  }
+
+  handleLLMStart(...start: ChatModelStart): void {
+    this.#startModel("text", start);
+  }
+
+  handleLLMNewToken(_token: unknown, _index: unknown, run_id: string): void {
+    const run = this.#runs.get(run_id);
+    if (!run || run.hasToken) return;
+    run.hasToken = true;
+    this.#trace.noteFirstToken(run.span_id);
+  }
+
+  handleLLMEnd(output: ModelOutput, run_id: string): void {
+    const messages = this.#usage.handleLLMEnd(output, run_id);
+    this.#endRun(run_id, () => ({
+      status: "ok",
+      ...readModelEnd(output),
+      ...sumUsage(messages),
+      output: toCopier(output.generations?.flat().map(({ message, ...generation }) => message ?? generation)),
+    }));
+  }
+
+  handleLLMError(error: unknown, run_id: string): void {
+    this.#usage.handleLLMError(error, run_id);
+    this.#failRun(run_id, error);
+  }
+
+  handleToolStart(...[, input, run_id, parent, , metadata, name, tool_call_id]: ToolStart): void {
+    this.#startRun(
+      { run_id, parent, metadata },
+      {
+        kind: "tool",
+        name: name ?? "tool",
+        ...(tool_call_id === undefined ? {} : { tool_call_id }),
+        input: () => parseArguments(input),
+      },
+    );
+  }
+
+  handleToolEnd(output: unknown, run_id: string): void {
+    this.#endRun(run_id, () => ({ status: "ok", output: toCopier(output) }));
+  }
+
+  handleToolError(error: unknown, run_id: string): void {
+    this.#failRun(run_id, error);
+  }
+
+  handleRetrieverStart(...[, query, run_id, parent, , metadata, name]: RetrieverStart): void {
+    const span: StartedSpan = { kind: "retriever", name: name ?? "retriever", input: () => query };
+    this.#startRun({ run_id, parent, metadata }, span);
+  }
+
+  handleRetrieverEnd(documents: unknown, run_id: string): void {
+    this.#endRun(run_id, () => ({ status: "ok", output: toCopier(documents) }));
+  }
+
+  handleRetrieverError(error: unknown, run_id: string): void {
+    this.#failRun(run_id, error);
+  }
+
+  #startModel(operation: "chat" | "text", start: ChatModelStart): void {
+    const [serialized, prompts, run_id, parent, extra, , metadata, runName] = start;
+    const { ns } = readMetadataPlace(metadata);
+    const prompt = Array.isArray(prompts) ? prompts[0] : prompts;
+    this.#startRun(
+      { run_id, parent, metadata },
+      {
+        kind: "model",
+        ...readModelStart(serialized, extra, metadata, runName),
+        operation,
+        input: this.#toModelInput(ns, toCopier(prompt)),
+      },
+    );
+  }
+
+  /** Returns a reference to the checkpoint that the task of a model starts from, with a copy for traces that keep copies. */
+  #toModelInput(ns: string, copy: () => unknown): RecordedValue {
+    const checkpoint_id = this.#tasks.get(ns)?.checkpoint_id;
+    if (!this.#hasCheckpoints || checkpoint_id === undefined) return copy;
+    return { ref: { checkpoint_id, namespace: splitNamespace(ns).slice(0, -1) }, copy };
+  }
+
+  /** Starts the span of a graph that a node or a tool calls. Its name is its own, else that of its agent or node. */
+  #startAgent(start: RunStart, input: unknown, name: string | undefined): void {
+    const { node, ns } = readMetadataPlace(start.metadata);
+    const agentName = start.metadata?.lc_agent_name;
+    this.#startRun(start, {
+      kind: "agent",
+      name: findGraphName({ name }) ?? (typeof agentName === "string" ? agentName : node || "agent"),
+      ...(ns === "" ? {} : { namespace: splitNamespace(ns) }),
+      input: toCopier(input),
+    });
+  }
+
+  #startRun({ run_id, parent, metadata }: RunStart, span: StartedSpan): void {
+    if (this.#runs.has(run_id)) return;
+    const { span_id: parent_id, signal } = this.#findParent(parent, readMetadataPlace(metadata).ns);
+    const span_id = this.#trace.start({ ...span, ...(parent_id === undefined ? {} : { parent_id }) });
+    this.#runs.set(run_id, { span_id, hasSpan: true, signal });
+  }
+
+  /** Forgets a run, and ends its span if it has one. */
+  #endRun(run_id: string, createResult: (signal: AbortSignal | undefined) => EndedSpan): void {
+    const run = this.#runs.get(run_id);
+    if (!run) return;
+    this.#runs.delete(run_id);
+    if (run.task) run.task.isOpen = false;
+    if (run.hasSpan) this.#trace.end(run.span_id, createResult(run.signal));
+  }
+
+  #failRun(run_id: string, error: unknown): void {
+    this.#endRun(run_id, (signal) => this.#toFailure(error, signal));
+  }
+
+  /** Returns true for a node of a graph that the tracker does not run, unless it is a chain inside one with the name of the node. */
+  #isNewTask({ ns }: TaskPlace): boolean {
+    const task = this.#tasks.get(ns);
+    return !task || !(task.isTracked || task.isOpen);
+  }
+
+  /** Starts the span of a task, and makes it the parent of what runs in the namespace of the task. */
+  #startTask(
+    place: TaskPlace,
+    {
+      parent_id,
+      signal,
+      isTracked,
+      input,
+    }: {
+      readonly parent_id: string | undefined;
+      readonly signal: AbortSignal | undefined;
+      readonly isTracked: boolean;
+      readonly input: unknown;
+    },
+  ): StartedNode {
+    const { ns, node, step, checkpoint_id } = place;
+    const number = place.try ?? (this.#tasks.get(ns)?.try ?? 0) + 1;
+    const namespace = splitNamespace(ns);
+    const [, task_id] = namespace.at(-1)?.split(":") ?? [];
+    const span_id = this.#trace.start({
+      kind: "node",
+      name: node,
+      ...(parent_id === undefined ? {} : { parent_id }),
+      ...(task_id === undefined ? {} : { task_id }),
+      ...(step === undefined ? {} : { step }),
+      ...(namespace.length > 0 ? { namespace } : {}),
+      try: number,
+      input: toCopier(input),
+    });
+    const task: TaskSpan = { span_id, try: number, isTracked, isOpen: true, signal, checkpoint_id };
+    if (ns !== "") this.#tasks.set(ns, task);
+    return { span_id, task };
+  }
+
+  /**
+   * Returns the parent of a run: the span of its caller, else that of its task, else of the longest namespace around it. The span id is
+   * undefined for the attempt.
+   */
+  #findParent(parent: string | undefined, ns: string): Partial<Pick<TaskSpan, "span_id" | "signal">> {
+    const run = parent === undefined ? undefined : this.#runs.get(parent);
+    return run ?? this.#findTask(ns) ?? {};
+  }
+
+  #findTask(ns: string): TaskSpan | undefined {
+    for (let prefix = ns; prefix !== ""; prefix = prefix.slice(0, Math.max(0, prefix.lastIndexOf("|")))) {
+      const task = this.#tasks.get(prefix);
+      if (task) return task;
+    }
+    return undefined;
+  }
+
+  /** Returns the end of a span whose work has thrown. Interrupts, and errors after a stop, are no failures. */
+  #toFailure(error: unknown, signal: AbortSignal | undefined): EndedSpan & SpanResult {
+    const kind = findBubbleKind(error);
+    if (kind !== null) return { status: kind === "command" ? "ok" : "interrupted" };
+    // LangGraph aborts the other nodes of a step in which one has failed.
+    const isCancelled =
+      signal?.aborted === true && (signal.reason as { name?: unknown } | undefined)?.name === "AbortError";
+    return this.#stopped.aborted || isCancelled ? { status: "interrupted" } : { status: "error", error };
+  }
+}
