@@ -12,7 +12,7 @@ export const LAYERS = [
   ["crons", "functions", "protocol"],
   ["options", "runs"],
   ["threads"],
-  ["store", "assistants", "engine", "usage", "feedback", "webhooks", "steps"],
+  ["store", "assistants", "engine", "usage", "feedback", "webhooks", "steps", "traces"],
   ["auth"],
   ["streams"],
   ["features", "a2a", "handles"],

@@ -13,6 +13,7 @@ import { type IdentityStore, UUID } from "./storage/identity.ts";
 import type { PruneStrategy, Storage } from "./storage/mod.ts";
 import type { StoreIndex, StoreTtl } from "./store/mod.ts";
 import { MAX_TTL_MINUTES } from "./threads/mod.ts";
+import { findSamplingProblems, type TraceOptions, traceSection } from "./traces/options.ts";
 import {
   anything,
   callable,
@@ -129,6 +130,8 @@ export interface ServiceOptions<Types extends Graphs = Graphs> {
       readonly sweep_interval_minutes?: number;
     };
   };
+  /** What runs keep about their execution: spans of nodes, models, tools and steps. */
+  readonly traces?: TraceOptions;
   /** Runs on a schedule. */
   readonly crons?: {
     /** False: this process fires none. Default true. */
@@ -300,6 +303,7 @@ export const SETTINGS: Section = strictSection(
       ...{ frames_ms: age, stateless_ms: age, idempotency_ms: age, tokens_ms: age, deliveries_ms: age },
       mcp_ms: integerBetween(1, MAX_TTL_MINUTES * 60_000),
     }),
+    traces: traceSection,
     http: httpSchema,
     onRunFinished: callable,
   },
@@ -347,7 +351,7 @@ function findOptionProblems(options: ServiceOptions): string[] {
   if (auth.mode === "agent_builder" && auth.owner === undefined) {
     problems.push("auth.owner: mode agent_builder needs the id or email of the agent's owner");
   }
-  problems.push(...findCustomAuthProblems(auth));
+  problems.push(...findCustomAuthProblems(auth), ...findSamplingProblems(options.traces?.record));
   if (!isExecutor(executor)) return problems;
   const graphs = executor.graphs();
   const lease_ms = worker?.lease_ms ?? DEFAULTS.worker.lease_ms;

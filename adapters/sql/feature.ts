@@ -74,6 +74,8 @@ interface SqlFeatureMembers<Tables extends object> {
     readonly table: keyof Tables & string;
     readonly key: string;
     readonly time: string;
+    /** A second time that must be as old. It needs no index, because it is never before `time`. */
+    readonly end?: string;
     readonly condition?: Expression<boolean>;
   };
   /** The operations of the feature. `executes`: this process holds the worker lock, if the database has one. */

@@ -30,10 +30,11 @@ import { agentTables } from "./schema/agents.ts";
 import type { ColumnsOf, TableDefinition } from "./schema/tables.ts";
 import type { LeaseFence } from "./statements/checkpoints.ts";
 import { threadTtl } from "./thread-ttl.ts";
+import { traces } from "./traces.ts";
 import { usage } from "./usage.ts";
 
 const SQL_FEATURES = {
-  ...{ feedback, webhooks, usage, thread_ttl: threadTtl, steps },
+  ...{ feedback, webhooks, usage, thread_ttl: threadTtl, steps, traces },
 } satisfies {
   readonly [Name in FeatureName]: Omit<SqlFeatureFor<Name>, "tables" | "retention" | "runColumns" | "threadColumns">;
 };

@@ -14,3 +14,9 @@ export const busy: RawBuilder<number> = sql<number>`(${running} is not null or $
 
 /** The status that callers see: `busy`, or the one that the last run left. */
 export const effectiveStatus: RawBuilder<string> = sql<string>`case when ${busy} then 'busy' else threads.status end`;
+
+/**
+ * The condition that a run `r` of a thread is active. Its status is no plain column, or SQLite may read the active runs of all threads by
+ * the index of the status.
+ */
+export const isActiveRun: RawBuilder<boolean> = sql<boolean>`(r.status || '') in ('pending', 'running')`;

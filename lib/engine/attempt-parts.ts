@@ -4,7 +4,7 @@ import type { AuthUser, GraphInfo, Job, StreamMode } from "../executor/contract.
 import { createJobCheckpoints, type JobCheckpoints } from "../executor/job-checkpoints.ts";
 import { createJobConfig, type JobRequest, mergeContext, readKwargs } from "../executor/job-request.ts";
 import type { WriteBarrier } from "../executor/write-barrier.ts";
-import type { AttemptJournal } from "../features/mod.ts";
+import type { AttemptJournal, AttemptSpans } from "../features/mod.ts";
 import type { ClaimedRun } from "../storage/mod.ts";
 import type { RunLog } from "../streams/hub.ts";
 import type { AttemptOptions, WorkerSlot } from "./attempt-options.ts";
@@ -54,6 +54,7 @@ export interface AttemptParts extends AttemptBasis {
   readonly heartbeat: Heartbeat;
   readonly checkpoints: JobCheckpoints;
   readonly journal: AttemptJournal | undefined;
+  readonly spans: AttemptSpans | undefined;
   readonly output: OutputBuffer;
   readonly progress: ProgressWriter;
   readonly job: Job;
@@ -90,17 +91,22 @@ export function createAttemptParts(basis: AttemptBasis, barrier: WriteBarrier, c
     ensureLease: () => control.ensureLease(),
     abortSuspended: () => control.onSuspended(),
   });
+  const spans = options.features.spans({ claimed, onDue: () => control.onProgress() });
   const output = createOutput(basis, recorded, barrier, control);
   const progress = new ProgressWriter({
     ...options,
-    ...{ lease, barrier, checkpoints, output, journal, retry },
+    ...{ lease, barrier, checkpoints, output, journal, spans, retry },
     scheduleSave: basis.slot.scheduleSave,
     onlyAtEnd: request.durability === "exit",
     mayNotWrite: () => !state.mayWrite,
     onLost: () => control.onLeaseLost(),
   });
   const jobMembers = { ...createJobMembers(basis, request, recorded), checkpoints, store: options.store };
-  const job: Job = journal ? { ...jobMembers, journal } : jobMembers;
+  const job: Job = {
+    ...jobMembers,
+    ...(journal ? { journal } : {}),
+    ...(spans ? { trace: spans.recorder } : {}),
+  };
   const recorder = createEventRecorder({
     ...{ ...options, graph, claimed, job, retry },
     record: (event, isEnd) => output.emitEvent(event, isEnd),
@@ -112,7 +118,7 @@ export function createAttemptParts(basis: AttemptBasis, barrier: WriteBarrier, c
     resumedValues: emitsResumedValues ? async () => (await readState({ options, claimed, checkpoints }))?.values : null,
     isOutputEnded,
   });
-  return { ...basis, retry, heartbeat, checkpoints, journal, output, progress, job, recorder, mapper };
+  return { ...basis, retry, heartbeat, checkpoints, journal, spans, output, progress, job, recorder, mapper };
 }
 
 /** Returns which methods of events the attempt records. */

@@ -87,6 +87,7 @@ class RunAttempt implements Attempt, AttemptControl {
       // The storage failed, and `retry` has logged that. The run is retried after its lease has expired.
     }
     this.#parts.heartbeat.stop();
+    this.#parts.spans?.close();
     this.#publish(publishEnd);
     // Nothing is awaited once a result is published, because its reader may create the next run at once, which takes this slot.
     if (this.#isRunContinued()) await this.#releaseRun();
@@ -114,9 +115,10 @@ class RunAttempt implements Attempt, AttemptControl {
    * block the loop.
    */
   async #emitMetadataFrame(): Promise<void> {
-    const { options, slot, claimed, output, progress, recorder, runLog } = this.#parts;
+    const { options, slot, claimed, output, progress, recorder, runLog, spans } = this.#parts;
     const { run_id, thread_id, attempt, claims, resumable } = claimed.run;
     await Promise.all(slot.earlierExecutions);
+    if (claims > 1 && spans) await this.#loadSpans();
     await this.ensureLease();
     if (this.#state.isStopped) return;
     const resumed_after = output.nextFrameId - 1;
@@ -135,6 +137,17 @@ class RunAttempt implements Attempt, AttemptControl {
     await waitForNextTick(options.environment);
     // The process may have stalled during these ticks.
     await this.ensureLease();
+  }
+
+  /** Reads what earlier attempts have stored of the trace. Logs a failure: the trace then lacks their sums. */
+  async #loadSpans(): Promise<void> {
+    const { options, spans, retry } = this.#parts;
+    try {
+      await retry(async () => await spans?.load());
+    } catch (error) {
+      const message = "the trace of earlier attempts was not read";
+      options.environment.log({ level: "warn", message, run_id: this.run_id, error });
+    }
   }
 
   /**

@@ -5,7 +5,7 @@
 import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/job-checkpoints.ts";
 import type { WriteBarrier } from "../executor/write-barrier.ts";
-import type { AttemptJournal } from "../features/mod.ts";
+import type { AttemptJournal, AttemptSpans } from "../features/mod.ts";
 import type { Lease, Progress, Scope, Storage, ThreadEvent } from "../storage/mod.ts";
 import type { OutputBuffer } from "./output-buffer.ts";
 import { SAVE_MS, type ScheduleSave } from "./save-scheduler.ts";
@@ -19,6 +19,7 @@ interface ProgressWriterOptions {
   readonly checkpoints: JobCheckpoints;
   readonly output: OutputBuffer;
   readonly journal: Pick<AttemptJournal, "hasUnsaved" | "drain" | "isOpen"> | undefined;
+  readonly spans: Pick<AttemptSpans, "hasUnsaved" | "drain" | "onCommit"> | undefined;
   readonly scheduleSave: ScheduleSave;
   /** True if checkpoints wait for the end of the run (durability `exit`), unless a journal is active. */
   readonly onlyAtEnd: boolean;
@@ -86,7 +87,7 @@ export class ProgressWriter {
     if (this.#saving) return this.#saving.then(() => (this.#options.mayNotWrite() ? undefined : this.save(extent)));
     this.#stopTimer();
     if (!this.#hasReady(extent)) return Promise.resolve();
-    this.#saving = this.#store(this.#drain(extent)).finally(() => {
+    this.#saving = this.#store({ ...this.#drain(extent), ...this.#options.spans?.drain() }).finally(() => {
       this.#saving = null;
       this.scheduleSave();
     });
@@ -118,9 +119,9 @@ export class ProgressWriter {
 
   /** Returns true if a save of this extent would store something. */
   #hasReady(extent: SaveExtent): boolean {
-    const { output, journal, checkpoints } = this.#options;
+    const { output, journal, spans, checkpoints } = this.#options;
     if (extent === "due" ? output.isSaveDue() : output.hasReady()) return true;
-    if (journal?.hasUnsaved()) return true;
+    if (journal?.hasUnsaved() || spans?.hasUnsaved()) return true;
     return this.#includesState(extent) && checkpoints.hasReady();
   }
 
@@ -143,10 +144,13 @@ export class ProgressWriter {
    * and another claim retries the run.
    */
   async #store(progress: Progress): Promise<void> {
-    const { storage, scope, environment, lease, output, retry, onLost } = this.#options;
+    const { storage, scope, environment, lease, output, retry, spans, onLost } = this.#options;
+    const monotonic = environment.monotonic ?? environment.now;
     try {
       for (const part of splitProgress(omitLargeValues(progress))) {
+        const savedFrom = spans ? monotonic() : 0;
         const isStored = await retry(() => storage.saveProgress(scope, lease, part, environment.now()));
+        spans?.onCommit(monotonic() - savedFrom);
         if (!isStored) throw new Error("The lease is lost");
       }
       output.publish(progress);
@@ -179,7 +183,7 @@ const MAX_SAVE_SIZE = 4 * 1024 * 1024;
  * missing. A save with frames stays whole, because a state must not be stored without the frames before it.
  */
 function splitProgress(progress: Progress): readonly Progress[] {
-  const { checkpoints, writes, frames, events, call } = progress;
+  const { checkpoints, writes, frames, events, call, spans } = progress;
   const bytes = (data: { readonly length: number }): number => data.length;
   const size =
     checkpoints.reduce((sum, { values }) => sum + values.reduce((all, { data }) => all + bytes(data), 0), 0) +
@@ -189,5 +193,6 @@ function splitProgress(progress: Progress): readonly Progress[] {
     ...checkpoints.map((checkpoint) => ({ checkpoints: [checkpoint], writes: [] })),
     ...writes.map((task) => ({ checkpoints: [], writes: [task] })),
     ...(events ? [{ checkpoints: [], writes: [], events }] : []),
+    ...(spans ? [{ checkpoints: [], writes: [], spans }] : []),
   ];
 }

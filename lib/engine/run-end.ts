@@ -1,7 +1,8 @@
 /** Stores the end of an attempt: its run ends, waits, or returns to the queue. */
 import { ResumeError, type StateEvent, type Task } from "../executor/contract.ts";
+import type { SpansEnd } from "../features/mod.ts";
 import { type Json, type JsonObject, pickScalars } from "../json.ts";
-import type { FinishRun, FinishRunResult, Suspension, TerminalStatus } from "../storage/mod.ts";
+import type { FinishRun, FinishRunResult, Suspension, TerminalStatus, TraceUsage } from "../storage/mod.ts";
 import {
   closeRunLog,
   countTrailerFrames,
@@ -25,20 +26,28 @@ export type PublishEnd = () => void;
  * Returns the run to the queue, from which any process retries it. Its log stays open, so that subscribers reconnect. Resolves to
  * false if the lease is lost.
  */
-export async function requeueRun({ options, claimed, retry }: AttemptParts): Promise<boolean> {
+export async function requeueRun({ options, claimed, spans, journal, mapper, retry }: AttemptParts): Promise<boolean> {
   const { storage, scope, environment } = options;
-  return await retry(() => storage.requeueRun(scope, claimed.lease, environment.now()));
+  const report = journal?.isOpen ? mapper.retryReport : mapper;
+  const trace = spans?.release(createContinuedEnd("requeued", report.usage()));
+  return await retry(() => storage.requeueRun(scope, claimed.lease, environment.now(), trace));
 }
+
+/** Returns the end of an attempt whose run continues. Its claim does not count as an attempt. */
+const createContinuedEnd = (status: "requeued" | "suspended", usage: TraceUsage | null): SpansEnd => ({
+  ...{ status, isWaiting: false, counted: false, usage },
+});
 
 /**
  * Stores the last progress and suspends the run without a slot until a time or an event; its next attempt continues the call.
  * Returns the function that publishes the output and wakes the worker at that time, or null if the lease is lost.
  */
 export async function suspendRun(parts: AttemptParts, suspension: Suspension): Promise<PublishEnd | null> {
-  const { options, slot, claimed, progress, retry } = parts;
+  const { options, slot, claimed, progress, spans, mapper, retry } = parts;
   const { storage, scope, environment } = options;
   const unsaved = progress.drainUnsaved();
-  const terms = { ...suspension, progress: unsaved.progress };
+  const trace = spans?.release(createContinuedEnd("suspended", mapper.usage()));
+  const terms = { ...suspension, progress: trace ? { ...unsaved.progress, spans: trace } : unsaved.progress };
   const suspended = await retry(() => storage.suspendRun(scope, claimed.lease, terms, environment.now()));
   if (!suspended) return null;
   return () => {
@@ -52,7 +61,7 @@ export async function suspendRun(parts: AttemptParts, suspension: Suspension): P
  * the function that publishes the end, closes the log, logs an error and calls the hooks; null if the lease is lost.
  */
 export async function finishRun(parts: AttemptParts, failure: unknown): Promise<PublishEnd | null> {
-  const { options, claimed, recorder, journal, progress, output, mapper, slot } = parts;
+  const { options, claimed, recorder, journal, spans, progress, output, mapper, slot } = parts;
   const { run } = claimed;
   const runEnd = await findRunEnd(parts, failure);
   const { status, error, last, next } = runEnd.result;
@@ -60,6 +69,11 @@ export async function finishRun(parts: AttemptParts, failure: unknown): Promise<
   await recorder?.recordEnd({ status, error, isWaiting: next.length > 0, failure });
   journal?.end();
   const unsaved = progress.drainUnsaved();
+  const trace = spans?.end({
+    ...{ status, isWaiting: next.length > 0, counted: !claimed.cancelled && !claimed.exhausted },
+    usage: mapper.usage(),
+    ...(error ? { error: { name: error["error"], message: error["message"] } } : {}),
+  });
   const trailer: Trailer = { frames: options.features.trailer(run), error };
   const result = createRunResult(runEnd);
   const end: FinishRun = {
@@ -70,6 +84,7 @@ export async function finishRun(parts: AttemptParts, failure: unknown): Promise<
     thread: createThreadEnd(runEnd, failure, run.stateless),
     end_frame: output.nextFrameId + countTrailerFrames(trailer),
     ...options.features.finish(run, last?.values, mapper),
+    ...(trace ? { trace } : {}),
     ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
     has_waiting_runs: slot.hasWaitingRuns(),
     // The time is equal in every try, so that it identifies one that took effect without a response.

@@ -2,6 +2,7 @@
 import type { Environment } from "../environment.ts";
 import type { ExecutorEvent } from "../executor/contract.ts";
 import type { Journal } from "../executor/journal.ts";
+import type { TraceRecorder } from "../executor/trace.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { EventBus } from "../storage/event-bus.ts";
 import type { FeatureName, MembersFor } from "../storage/features.ts";
@@ -17,6 +18,9 @@ import type {
   Scope,
   Storage,
   Suspension,
+  TerminalStatus,
+  TraceEnd,
+  TraceUpdate,
   TraceUsage,
 } from "../storage/mod.ts";
 
@@ -77,6 +81,46 @@ export interface AttemptJournal extends Journal {
   readonly suspension: Suspension | null;
 }
 
+/** The attempt whose spans are recorded. */
+export interface RecordedAttempt {
+  readonly claimed: ClaimedRun;
+  /** Called when spans have waited so long that they make a save. */
+  onDue(): void;
+}
+
+/** How an attempt ended. */
+export interface SpansEnd {
+  /** `suspended` and `requeued`: the run continues. `lost`: another process may have it, or it was deleted. */
+  readonly status: TerminalStatus | "suspended" | "requeued" | "lost";
+  /** True if the run has ended with pending interrupts. */
+  readonly isWaiting: boolean;
+  /** True if the claim counts as an attempt. */
+  readonly counted: boolean;
+  /** The usage that the attempt has reported. */
+  readonly usage: TraceUsage | null;
+  /** What the executor has thrown. */
+  readonly error?: unknown;
+}
+
+/** The spans of an attempt, as the engine uses them. */
+export interface AttemptSpans {
+  readonly recorder: TraceRecorder;
+  /** Reads what earlier attempts have stored. Called before the executor starts, only if the run was claimed before. */
+  load(): Promise<void>;
+  /** Returns true if spans make a save. */
+  hasUnsaved(): boolean;
+  /** Removes and returns the spans that the next save takes; an empty object if they need not be saved yet. */
+  drain(): Pick<Progress, "spans">;
+  /** Notes a save, with the time that it took. */
+  onCommit(duration_ms: number): void;
+  /** Ends the spans of an attempt that ends its run. Returns what is stored; undefined for nothing. */
+  end(outcome: SpansEnd): TraceEnd | undefined;
+  /** Ends the spans of an attempt whose run continues. Returns what is stored; undefined for nothing. */
+  release(outcome: SpansEnd): TraceUpdate | undefined;
+  /** Called once nothing more is stored. Ends the spans if they have not ended. */
+  close(): void;
+}
+
 /**
  * The members of a feature, all optional. Methods are called for each run, so they must cost nothing for runs that do not use the
  * feature.
@@ -107,6 +151,8 @@ interface FeatureMembers {
   onAttemptReleased?(run: RunRow, report: AttemptReport): Promise<void>;
   /** Creates the journal of an attempt. */
   journal?(attempt: JournalAttempt): AttemptJournal;
+  /** Creates the recorder of an attempt's spans; undefined if none are recorded. */
+  spans?(attempt: RecordedAttempt): AttemptSpans | undefined;
   /** The age in milliseconds above which retention deletes the rows that the SQL half of the feature names. */
   readonly keep_ms?: number;
   readonly job?: FeatureJob;
@@ -131,6 +177,7 @@ export interface CombinedFeatures
     Pick<RunFeature, "thread" | "claim" | "prepare" | "finish" | "onFinishStored" | "onAttemptReleased">
   > {
   journal(attempt: JournalAttempt): AttemptJournal | undefined;
+  spans(attempt: RecordedAttempt): AttemptSpans | undefined;
   trailer(run: RunRow): TrailerFrames;
   isTrailer(event: string): boolean;
 }
@@ -157,6 +204,7 @@ export function combineFeatures(features: readonly RunFeature[]): CombinedFeatur
     featuresWith(features, "onAttemptReleased"),
   ];
   const journaling = features.find(({ journal }) => journal);
+  const recording = features.find(({ spans }) => spans);
   return {
     thread: mergeMembers(features.map(({ thread }) => thread)),
     claim: mergeMembers(features.map(({ claim }) => claim)),
@@ -167,6 +215,7 @@ export function combineFeatures(features: readonly RunFeature[]): CombinedFeatur
         return data === null ? [] : [[trailer.event, data] as const];
       }),
     journal: (attempt) => journaling?.journal?.(attempt),
+    spans: (attempt) => recording?.spans?.(attempt),
     isTrailer: (event) => withTrailer.some(({ trailer }) => trailer.event === event),
     finish: (run, values, report) => ({
       ...mergeMembers(finishing.map((feature) => feature.finish(run, values, report))),

@@ -3,7 +3,7 @@ import { ServiceError } from "../errors.ts";
 import { type AuthUser, type CheckpointRef, type Send, STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { unwrapAguiResume } from "../executor/job-request.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { IdempotencyKey, MultitaskStrategy, Scope } from "../storage/mod.ts";
+import type { IdempotencyKey, MultitaskStrategy, Scope, TraceOrigin } from "../storage/mod.ts";
 import { findUnknownKey } from "../validation.ts";
 import type { PushRequest } from "../webhooks/pushes.ts";
 
@@ -54,6 +54,12 @@ export interface RunCreate {
   readonly feedback_keys?: string | readonly string[] | null;
 }
 
+/** The call that creates a run. */
+export interface NewTraceOrigin extends TraceOrigin {
+  /** False if the run may only name the trace of its `traceparent`, because the caller does not see all rows. Default true. */
+  readonly may_continue?: boolean;
+}
+
 /** The context of a request, which the server adds to it. */
 export interface RunOrigin {
   /** Values for `config.configurable` from the headers of the request. */
@@ -72,6 +78,8 @@ export interface RunOrigin {
   readonly user?: AuthUser | null;
   /** The cron that creates the run. */
   readonly cron_id?: string;
+  /** The call that creates the run, for its trace. */
+  readonly trace?: NewTraceOrigin;
   /** The call of a durable function that the run continues. */
   readonly call_id?: string;
   /** The run records the events of all methods: a client of the thread event protocol created it. */

@@ -14,6 +14,7 @@ import type { DurableCalls, DurableCallTokens } from "../steps/calls.ts";
 import { stepsFeature } from "../steps/feature.ts";
 import type { FeatureName } from "../storage/features.ts";
 import { threadTtlFeature } from "../threads/ttl.ts";
+import { type TraceParts, tracesFeature } from "../traces/feature.ts";
 import { usageFeature } from "../usage/feature.ts";
 import type { Usage } from "../usage/mod.ts";
 import { webhooksFeature } from "../webhooks/feature.ts";
@@ -33,6 +34,7 @@ const FEATURES: { readonly [Name in FeatureName]: (context: ServiceContext) => F
   usage: usageFeature,
   thread_ttl: threadTtlFeature,
   steps: stepsFeature,
+  traces: tracesFeature,
 };
 
 /** The resources of features that `service.as` and requests use. */
@@ -48,7 +50,8 @@ export type InternalFeatureResources = {
 } & { readonly feedback: FeedbackTokens; readonly calls: DurableCallTokens };
 
 /** The parts of features that the service uses. */
-export type FeatureParts = InternalFeatureResources & { readonly usage: Usage; readonly webhooks: WebhookSender };
+export type FeatureParts = InternalFeatureResources &
+  TraceParts & { readonly usage: Usage; readonly webhooks: WebhookSender };
 
 export interface ServiceFeatures {
   readonly list: readonly RunFeature[];

@@ -227,8 +227,8 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       return result;
     },
     /** Also publishes `work`, so that a worker claims the run. */
-    async requeueRun(scope, lease, now) {
-      const requeued = await storage.requeueRun(scope, lease, now);
+    async requeueRun(scope, lease, now, trace) {
+      const requeued = await storage.requeueRun(scope, lease, now, trace);
       if (requeued) publish("work", scope.deployment);
       return requeued;
     },

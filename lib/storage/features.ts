@@ -2,6 +2,7 @@
 import type { DeliveryStorage, PushStorage } from "./deliveries.ts";
 import type { FeedbackStorage } from "./feedback.ts";
 import type { DurableCallStorage } from "./steps.ts";
+import type { RunTraceStorage } from "./traces.ts";
 import type { UsageStorage } from "./usage.ts";
 
 /**
@@ -15,6 +16,7 @@ export interface FeatureTable {
   readonly usage: { readonly operations: UsageStorage };
   readonly thread_ttl: object;
   readonly steps: { readonly operations: DurableCallStorage };
+  readonly traces: { readonly operations: RunTraceStorage; readonly retention: true };
 }
 
 /** The name of a feature. */

@@ -21,8 +21,10 @@ export type * from "./feedback.ts";
 export type * from "./items.ts";
 export * from "./rows.ts";
 export type * from "./runs.ts";
+export type * from "./spans.ts";
 export type * from "./steps.ts";
 export type * from "./threads.ts";
+export type * from "./traces.ts";
 export type * from "./usage.ts";
 
 /** Everything that Greenroom stores. */

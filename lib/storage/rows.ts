@@ -1,5 +1,6 @@
 /** The rows of the storage, and the types that the operations of several resources share. Times are milliseconds since 1970. */
 import type { Json, JsonObject } from "../json.ts";
+import type { TraceOrigin, TraceUpdate } from "./traces.ts";
 import type { Visibility } from "./visibility.ts";
 
 /**
@@ -187,6 +188,8 @@ export interface RunRow {
   readonly call_id?: string;
   /** The wait of a suspended run, as shown to clients. */
   readonly waiting_for?: Json;
+  /** The call that created it; absent without traces. */
+  readonly trace_origin?: TraceOrigin;
 }
 
 /** The right of a worker to execute a run. Each claim has a new token, which every later write must present. */
@@ -368,6 +371,8 @@ export interface Progress {
   readonly events?: readonly ThreadEvent[];
   /** The progress of the durable call of the run. */
   readonly call?: DurableCallProgress;
+  /** The spans of the run that no earlier save stored. */
+  readonly spans?: TraceUpdate;
 }
 
 /** A cron as stored. */

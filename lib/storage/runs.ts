@@ -22,6 +22,7 @@ import type {
 } from "./rows.ts";
 import type { Suspension } from "./steps.ts";
 import type { NewThread } from "./threads.ts";
+import type { TraceEnd, TraceOrigin, TraceUpdate } from "./traces.ts";
 
 /** A run to be stored. */
 export interface NewRun {
@@ -49,6 +50,8 @@ export interface NewRun {
   readonly webhook?: NewWebhook;
   /** The push configuration of its A2A task. */
   readonly push?: NewPush;
+  /** The call that creates it, for its trace. */
+  readonly trace_origin?: TraceOrigin;
   /** Tokens created in the same batch. They are valid until `life_ms` after the end of the run. */
   readonly feedback?: {
     readonly tokens: readonly (readonly [key: string, token_id: string])[];
@@ -223,6 +226,8 @@ export interface FinishRun {
   readonly features?: readonly FeatureName[];
   /** The tokens and cost that this attempt has reported. They are added to the trace of the run. */
   readonly usage?: TraceUsage;
+  /** The end of the trace of the run. Default: no trace is stored. */
+  readonly trace?: TraceEnd;
   /** The cron that created the run, whose consecutive failures are counted. */
   readonly cron_id?: string;
   /** Claims the next run in the same batch, as `claimRun` does, but does not requeue expired leases. */
@@ -363,10 +368,10 @@ export interface RunStorage {
    */
   finishRun(scope: Scope, lease: Lease, finish: FinishRun): Promise<FinishRunResult>;
   /**
-   * Makes a claimed run pending again and releases the thread lock, for a shutdown. The claim does not count as an attempt. Returns
-   * false and writes nothing if the lease is lost.
+   * Makes a claimed run pending again and releases the thread lock, for a shutdown. Stores `trace`, if there is one. The claim does
+   * not count as an attempt. Returns false and writes nothing if the lease is lost.
    */
-  requeueRun(scope: Scope, lease: Lease, now: number): Promise<boolean>;
+  requeueRun(scope: Scope, lease: Lease, now: number, trace?: TraceUpdate): Promise<boolean>;
   /**
    * Suspends a run: stores its progress, makes it pending until `due_at` or an event, and releases the thread lock. The claim does
    * not count as an attempt. Returns when the run is due, or null if the lease is lost and nothing was written.

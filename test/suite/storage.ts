@@ -44,6 +44,7 @@ import { stateTests } from "./storage/states.ts";
 import { stoppingTests } from "./storage/stopping.ts";
 import { threadExpiryTests } from "./storage/thread-expiry.ts";
 import { threadTests } from "./storage/threads.ts";
+import { traceTests } from "./storage/traces.ts";
 import { usageTests } from "./storage/usage.ts";
 import { valueFilterTests } from "./storage/value-filters.ts";
 import { runWorkload } from "./workload.ts";
@@ -107,6 +108,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   valueFilterTests(api, test);
   visibilityTests(api, test);
   identityTests(api, test);
+  traceTests(api, test);
   usageTests(api, test);
   feedbackTests(api, test);
   deliveryTests(api, test);

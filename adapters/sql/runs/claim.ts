@@ -1,5 +1,6 @@
 /** Claims of runs. */
 import type { ClaimedRun, ClaimRequest, ClaimRunResult } from "../../../lib/storage/mod.ts";
+import { createClaimLogEntry } from "../claim-log.ts";
 import { createRowFinder, type Database, type RowFinder, threadLockKey } from "../database.ts";
 import { runClaimedStatements } from "../features.ts";
 import type { ArgumentsFor } from "../parameters.ts";
@@ -13,7 +14,7 @@ import {
   requeueExpired,
   selectCandidates,
 } from "../statements/runs-claim.ts";
-import { createClaimLogEntry, toClaim } from "./row.ts";
+import { toClaim } from "./row.ts";
 
 /** The number of candidates that a claim reads after other processes claimed those that it chose. */
 const MAX_CANDIDATES = 20;

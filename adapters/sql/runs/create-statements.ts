@@ -1,6 +1,7 @@
 /** The statements that create a run, in the order of their batch. */
 import { copyPlainJson, type JsonObject } from "../../../lib/json.ts";
 import type { CreatedRun, CreateRun, LeaseTerms } from "../../../lib/storage/mod.ts";
+import { createClaimLogEntry } from "../claim-log.ts";
 import { encodeJson } from "../columns.ts";
 import { idempotencyLockKey, type RowFinder, threadLockKey } from "../database.ts";
 import { RUN_COLUMNS, runClaimedStatements, runCreatedStatements, THREAD_COLUMNS } from "../features.ts";
@@ -17,7 +18,7 @@ import {
   type Origin,
   takeThread,
 } from "../statements/runs-create.ts";
-import { createClaimLogEntry, toClaim, toRun } from "./row.ts";
+import { toClaim, toRun } from "./row.ts";
 import { deletionStatements, interruptStatements, type StopStatements, toStopArguments } from "./stop.ts";
 
 /** The interrupts that the run answers, as JSON; null for a run that answers none. */

@@ -22,6 +22,7 @@ import {
   updateEndedThread,
 } from "../statements/runs-lease.ts";
 import { deleteOrphanedThreads } from "../statements/runs-stop.ts";
+import { activeTraceStatements } from "../traces.ts";
 import { claimRun, createClaimAfterEnd } from "./claim.ts";
 import { storeEventStatements } from "./events.ts";
 import { storeFrameStatements } from "./frames.ts";
@@ -179,15 +180,16 @@ export function createLeaseStorage(driver: Database): LeaseStorage {
     finishRun: ({ deployment }, lease, finish) => finishRun(driver, deployment, lease, finish),
 
     /**
-     * Returns a run to the queue and frees its thread lock. Returns false if the lease is lost.
-     * @statements releaseLeasedThreadLock · requeueRun
-     * @guards free the slot where held · set `pending` where held, attempt not counted.
+     * Returns a run to the queue and frees its thread lock; stores its trace. Returns false if the lease is lost.
+     * @statements activeTraceStatements · releaseLeasedThreadLock · requeueRun
+     * @guards trace · free the slot where held · *last* set `pending` where held, attempt not counted.
      */
-    async requeueRun({ deployment }, lease, now) {
-      const args = { deployment, ...lease, now };
-      const statements = [releaseLeasedThreadLock(args), requeueRun(args)] as const;
-      const [, requeued] = await driver.batch(statements, toLockKeys(deployment, lease));
-      return requeued.length === 1;
+    async requeueRun({ deployment }, lease, now, trace) {
+      const fence = { deployment, ...lease };
+      const release = [releaseLeasedThreadLock(fence), requeueRun({ ...fence, now })];
+      const statements = [...activeTraceStatements(fence, trace), ...release];
+      const results = await driver.batch(statements, toLockKeys(deployment, lease));
+      return results.at(-1)?.length === 1;
     },
 
     /**

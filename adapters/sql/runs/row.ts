@@ -3,11 +3,11 @@ import type { Json, JsonObject } from "../../../lib/json.ts";
 import type {
   ClaimedRun,
   Lease,
-  ListedRun,
   MultitaskStrategy,
   RunHeader,
   RunRow,
   RunStatus,
+  TraceOrigin,
 } from "../../../lib/storage/mod.ts";
 import { decodeJson, encodeJson } from "../columns.ts";
 import type { CoreTables } from "../schema/tables.ts";
@@ -24,18 +24,6 @@ function decodeError(stored: string | null): Pick<RunRow, "error" | "stack"> {
   const { stack, ...error } = JSON.parse(stored) as JsonObject;
   return typeof stack === "string" ? { error, stack } : { error };
 }
-
-/** Returns the text that a claim adds to the front of `claim_log`; empty for a claim without a worker. */
-export const createClaimLogEntry = (worker: string | undefined, at: number): string =>
-  worker === undefined ? "" : `${JSON.stringify({ at, worker })}\n`;
-
-/** Returns the claims, oldest first. What follows the last end of a line was cut off and is left out. */
-export const parseClaimLog = (stored: string | null): ListedRun["claim_log"] =>
-  (stored ?? "")
-    .split("\n")
-    .slice(0, -1)
-    .reverse()
-    .map((line) => JSON.parse(line) as ListedRun["claim_log"][number]);
 
 type StoredHead = Pick<CoreTables["runs"], (typeof HEADER_COLUMNS)[number]>;
 type StoredRun = StoredHead &
@@ -97,6 +85,7 @@ export function toRunHead(stored: StoredHead): RunHeader {
     ...(stored.cancel_reason ? { cancel_reason: stored.cancel_reason } : {}),
     ...(stored.call_id ? { call_id: stored.call_id } : {}),
     ...(stored.waiting_for ? { waiting_for: JSON.parse(stored.waiting_for) as Json } : {}),
+    ...(stored.trace_origin ? { trace_origin: JSON.parse(stored.trace_origin) as TraceOrigin } : {}),
   };
 }
 

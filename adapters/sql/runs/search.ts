@@ -2,6 +2,7 @@
 import type { ListPosition } from "../../../lib/storage/cursor.ts";
 import type { ListedRun, RunSearch, RunStatus, RunStorage, Scope } from "../../../lib/storage/mod.ts";
 import type { Filter, Scalar } from "../../../lib/storage/visibility.ts";
+import { parseClaimLog } from "../claim-log.ts";
 import { type Database, readAll } from "../database.ts";
 import { toFilterArgument } from "../filter-argument.ts";
 import {
@@ -16,7 +17,7 @@ import {
   selectLastTested,
   selectRunTimes,
 } from "../statements/runs-search.ts";
-import { parseClaimLog, toRunHead } from "./row.ts";
+import { toRunHead } from "./row.ts";
 
 /** The members of a query that are conditions by themselves. */
 const QUERY_CONDITIONS = [

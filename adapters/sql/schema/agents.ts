@@ -160,7 +160,7 @@ export const agentTables = {
       /** The cron that created it. */
       cron_id: "text",
       cancel_reason: "text",
-      /** A line of JSON per claim, the newest first. The end may be cut off. */
+      /** A line of JSON per claim and per lost lease, the newest first. The end may be cut off. */
       claim_log: "text",
       /** The call of a durable function that it executes. */
       call_id: "text",
@@ -168,6 +168,8 @@ export const agentTables = {
       waiting_for: "text",
       /** JSON list of the interrupts that it answers; null without any. */
       resume_targets: "text",
+      /** JSON: the call that created it, for its trace. */
+      trace_origin: "text",
     },
     constraints: [
       "check ((ended_at is null) = (status in ('pending', 'running')))",

@@ -1,6 +1,14 @@
 /** The schema: every table once, and the numbered steps that change older databases. */
 import { type FeatureTables, featureTables } from "../features.ts";
-import { type CoreTables, coreTables, type RowsOf, type SchemaDialect, type TableDefinition } from "./tables.ts";
+import {
+  type CoreTables,
+  coreTables,
+  createTable,
+  type RowsOf,
+  type SchemaDialect,
+  type TableDefinition,
+} from "./tables.ts";
+import { traceTables } from "./traces.ts";
 
 /** Table name → type of its rows. */
 export type Tables = CoreTables & RowsOf<FeatureTables>;
@@ -24,4 +32,15 @@ export interface Schema {
 }
 
 /** The schema of this version of Greenroom. A change adds to `tables` and adds a step that changes older databases alike. */
-export const schema: Schema = { tables, steps: [] };
+export const schema: Schema = {
+  tables,
+  steps: [
+    {
+      tables: Object.keys(traceTables),
+      statements: (dialect) => [
+        `alter table runs add column trace_origin text${dialect === "postgres" ? ' collate "C"' : ""}`,
+        ...Object.entries(traceTables).flatMap(([name, table]) => createTable(name, table, dialect)),
+      ],
+    },
+  ],
+};

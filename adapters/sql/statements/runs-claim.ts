@@ -122,11 +122,16 @@ export const selectCandidates = query(
   stable,
 );
 
-/** Makes runs pending again whose lease is still expired. `run_ids` is a JSON list. */
+/** Adds the end of the lease that a run loses to the front of its log of claims. */
+export const logLostLease = {
+  claim_log: sql<string>`substr('{"lease_until":' || cast(lease_until as text) || '}' || '\n' || coalesce(claim_log, ''), 1, 4000)`,
+};
+
+/** Makes runs pending again whose lease is still expired, and logs that. `run_ids` is a JSON list. */
 export const requeueExpired = query({ deployment: text, run_ids: text, now: bigint }, (p) =>
   db
     .updateTable("runs")
-    .set(requeueAssignments(p.now))
+    .set({ ...requeueAssignments(p.now), ...logLostLease })
     .where("run_id", "in", jsonStrings(p.run_ids))
     .where(isExpired(p)),
 );

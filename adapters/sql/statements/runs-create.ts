@@ -17,7 +17,7 @@ import { bigint, columns, type Operand, type Operands, orNull, type ParametersFo
 import { createBuilder, insertFrom, query, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { CoreTables } from "../schema/tables.ts";
-import { busy } from "../thread-status.ts";
+import { busy, isActiveRun } from "../thread-status.ts";
 import { isFireTimeOpen } from "./crons.ts";
 import { isDue } from "./runs-claim.ts";
 
@@ -52,7 +52,7 @@ type Decision = ParametersFor<typeof decisionTypes>;
 const answeringRuns = (
   p: Operands<{ deployment: string; thread_id: string; resume_targets: string | null }>,
 ): RawBuilder<unknown> =>
-  sql`runs r where r.deployment = ${p.deployment} and r.thread_id = ${p.thread_id} and r.status in ('pending', 'running')
+  sql`runs r where r.deployment = ${p.deployment} and r.thread_id = ${p.thread_id} and ${isActiveRun}
     and r.resume_targets is not null and exists (select 1 from ${jsonStrings(sql<string>`r.resume_targets`)} answered
       where answered.value in ${jsonStrings(sql<string>`${p.resume_targets}`)})`;
 

@@ -82,11 +82,12 @@ function findRetention({ feature }: FeatureShape): (typeof RETENTION_TABLES)[num
 export const selectOldOfFeature = shapedQuery(
   (_: FeatureShape) => oldTypes,
   (p, shape) => {
-    const { table, key, time, condition = sql`true` } = findRetention(shape);
+    const { table, key, time, end = time, condition = sql`true` } = findRetention(shape);
+    const isOld = sql`${sql.ref(time)} < ${p.before}`;
     return sql<{
       key: string;
     }>`select ${sql.ref(key)} as key from ${sql.table(table)} where deployment = ${p.deployment}
-      and ${condition} and ${sql.ref(time)} < ${p.before} order by ${sql.ref(time)} limit ${p.limit}`;
+      and ${condition} and ${end === time ? isOld : sql`${isOld} and ${sql.ref(end)} < ${p.before}`} order by ${sql.ref(time)} limit ${p.limit}`;
   },
   { stable: true, shapes },
 );

@@ -7,7 +7,7 @@ import { type FilterParameter, isPermitted } from "../filter.ts";
 import { bigint, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertFrom, query, scopedQuery, shapedQuery } from "../query.ts";
 import type { CoreTables } from "../schema/tables.ts";
-import { busy } from "../thread-status.ts";
+import { busy, isActiveRun } from "../thread-status.ts";
 import { findStatement } from "./runs-stop.ts";
 import { isMarked, toMarkedCount } from "./state-updates.ts";
 
@@ -163,7 +163,7 @@ export const copyRows = shapedQuery(
       select deployment, ${p.thread_id}, ${names}${replaced ? sql`, replace(metadata, ${p.from_member}, ${p.member})` : sql``}
       from ${sql.table(table)} where deployment = ${p.deployment} and thread_id = ${p.from}
         and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = ${p.deployment}
-          and r.thread_id = ${p.from} and r.status in ('pending', 'running')))
+          and r.thread_id = ${p.from} and ${isActiveRun}))
         and ${isMarked(p)}`;
   },
   { stable: true, shapes: COPIED_TABLE_NAMES.map((table) => ({ table })) },

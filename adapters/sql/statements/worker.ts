@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import { bigint, text } from "../parameters.ts";
 import { createBuilder, query, shapedQuery } from "../query.ts";
 import type { CoreTables } from "../schema/tables.ts";
-import { requeueAssignments } from "./runs-claim.ts";
+import { logLostLease, requeueAssignments } from "./runs-claim.ts";
 
 const db = createBuilder<CoreTables>();
 
@@ -51,7 +51,10 @@ export const releaseThreadLocks = shapedQuery(
   { shapes: STALE_LOCK_SOURCES.map((source) => ({ source })) },
 );
 
-/** Makes all running runs pending again. */
+/** Makes all running runs pending again, and logs the end of their leases. */
 export const requeueRunning = query({ now: bigint }, (p) =>
-  db.updateTable("runs").set(requeueAssignments(p.now)).where("status", "=", sql.lit("running")),
+  db
+    .updateTable("runs")
+    .set({ ...requeueAssignments(p.now), ...logLostLease })
+    .where("status", "=", sql.lit("running")),
 );

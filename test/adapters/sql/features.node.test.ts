@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { RETENTION_TABLES } from "../../../adapters/sql/features.ts";
 import { type SqlStatement, sqlStorage } from "../../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../../adapters/sqlite/node.ts";
-import type { RunCreate } from "../../../lib/mod.ts";
+import type { RunCreate, ServiceOptions } from "../../../lib/mod.ts";
 import type { Storage } from "../../../lib/storage/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 
@@ -19,6 +19,7 @@ function getStatementName({ sql }: SqlStatement): string {
 async function recordStatements(
   on: "thread" | "stateless",
   runOptions: Partial<RunCreate> = {},
+  options: Pick<ServiceOptions, "traces"> = {},
 ): Promise<readonly string[][]> {
   const driver = nodeSqliteDriver(":memory:");
   let batches: string[][] = [];
@@ -37,6 +38,7 @@ async function recordStatements(
         yield { done: true };
       },
     },
+    ...options,
     public_base_url: "https://agents.example",
     webhooks: { transport: { resolve: () => new Promise(() => {}), send: () => new Promise(() => {}) } },
   });
@@ -57,22 +59,39 @@ describe("the statements of a run", () => {
     const [created, ended, ...otherBatches] = await recordStatements("stateless");
     assert.deepEqual(otherBatches, []);
     assert.deepEqual(created, ["insert threads", "insert runs", ...TRACED]);
-    assert.deepEqual(ended, ["update threads", "update runs"]);
+    assert.deepEqual(ended, ["insert run_traces", "update threads", "update runs"]);
     const [onThread, end, ...laterBatches] = await recordStatements("thread");
     assert.deepEqual(laterBatches, []);
     assert.deepEqual(onThread, ["update threads", "delete labels", "insert labels", "insert runs", ...TRACED]);
     const saved = ["insert channel_values", "insert checkpoints", "insert thread_events"];
-    assert.deepEqual(end, [...saved, "update threads", "update runs", "delete labels", "insert labels"]);
+    assert.deepEqual(end, [
+      "insert run_traces",
+      ...saved,
+      "update threads",
+      "update runs",
+      "delete labels",
+      "insert labels",
+    ]);
+  });
+
+  it("without traces are the same but for the row of the trace", async () => {
+    for (const on of ["stateless", "thread"] as const) {
+      const [created, ended = []] = await recordStatements(on);
+      const [bareCreated, bareEnded] = await recordStatements(on, {}, { traces: { record: "none" } });
+      assert.deepEqual(bareCreated, created);
+      assert.deepEqual(["insert run_traces", ...(bareEnded ?? [])], ended);
+    }
   });
 
   it("with a feature are those of the core and the statements of the feature", async () => {
     const [created = [], ended = []] = await recordStatements("stateless");
     const [asking = [], tokenBatches = []] = await recordStatements("stateless", { feedback_keys: ["good"] });
     assert.deepEqual(asking, [...created.slice(0, 2), "insert feedback_tokens", ...created.slice(2)]);
-    assert.deepEqual(tokenBatches, [ended[0], "update feedback_tokens", ended[1]]);
+    const [trace, thread, run] = ended;
+    assert.deepEqual(tokenBatches, [trace, thread, "update feedback_tokens", run]);
     const [hooked, deliveryBatches] = await recordStatements("stateless", { webhook: "https://hooks.example/" });
     assert.deepEqual(hooked, created);
-    assert.deepEqual(deliveryBatches, [ended[0], "insert webhook_deliveries", ended[1]]);
+    assert.deepEqual(deliveryBatches, [trace, thread, "insert webhook_deliveries", run]);
     const [, spent] = await recordStatements("stateless", { metadata: { spends: true } });
     assert.deepEqual(spent, ["update traces", ...ended]);
   });

@@ -583,6 +583,34 @@ update calls set due_at = created_at, position = null where (deployment, thread_
 --           CORRELATED SCALAR SUBQUERY
 --             SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
+-- deleteOfFeatures ({"expired":false,"filtered":false,"statement":"deleteTracesOfRuns"})
+-- (deployment text, thread_ids text, deployment text)
+delete from run_traces where run_id in (select run_id from runs where deployment = (select ?) and thread_id in (select threads.thread_id from (select value from json_each((select ?))) named cross join threads where threads.deployment = (select ?)
+    and threads.thread_id = named.value and hidden = 0 and not ((select r.run_id from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending'))
+    and true
+    and true))
+-- Postgres:
+delete from run_traces where run_id in (select run_id from runs where deployment = $1::text and thread_id in (select threads.thread_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) named cross join threads where threads.deployment = $3::text
+    and threads.thread_id = named.value and hidden = 0 and not ((select r.run_id from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending'))
+    and true
+    and true))
+--   SEARCH run_traces USING PRIMARY KEY (run_id=?)
+--   LIST SUBQUERY
+--     SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
+--     LIST SUBQUERY
+--       SCAN json_each VIRTUAL TABLE INDEX 1:
+--       SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--       CORRELATED SCALAR SUBQUERY
+--         SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
+--       CORRELATED SCALAR SUBQUERY
+--         SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
+--   SEARCH run_trace_contents USING COVERING INDEX sqlite_autoindex_run_trace_contents_1 (run_id=?)
+--   SEARCH run_trace_parts USING COVERING INDEX sqlite_autoindex_run_trace_parts_1 (run_id=?)
+
 -- deleteThreads ({"expired":false,"filtered":false})
 -- (deployment text, thread_ids text, deployment text)
 delete from threads where deployment = (select ?)

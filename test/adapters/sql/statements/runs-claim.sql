@@ -255,9 +255,11 @@ update runs set status = 'running', lease_token = $1::text, lease_until = $2::bi
 
 -- requeueExpired
 -- (now bigint, now bigint, now bigint, run_ids text, deployment text, now bigint)
-update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = ?, "due_at" = case when due_at > ? then ? else due_at end where "run_id" in (select value from json_each(?)) and deployment = ? and status = 'running' and lease_until <= ?
+update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = ?, "due_at" = case when due_at > ? then ? else due_at end, "claim_log" = substr('{"lease_until":' || cast(lease_until as text) || '}' || '
+' || coalesce(claim_log, ''), 1, 4000) where "run_id" in (select value from json_each(?)) and deployment = ? and status = 'running' and lease_until <= ?
 -- Postgres:
-update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = $1::bigint, "due_at" = case when due_at > $2::bigint then $3::bigint else due_at end where "run_id" in (select value collate "C" as value from json_array_elements_text($4::text::json)) and deployment = $5::text and status = 'running' and lease_until <= $6::bigint
+update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = $1::bigint, "due_at" = case when due_at > $2::bigint then $3::bigint else due_at end, "claim_log" = substr('{"lease_until":' || cast(lease_until as text) || '}' || '
+' || coalesce(claim_log, ''), 1, 4000) where "run_id" in (select value collate "C" as value from json_array_elements_text($4::text::json)) and deployment = $5::text and status = 'running' and lease_until <= $6::bigint
 --   SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
 --   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:

@@ -13,8 +13,8 @@ insert into "idempotency_keys" ("deployment", "route", "key", "body_hash", "run_
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 
 -- insertRun
--- (run_id text, assistant_id text, graph_id text, metadata text, kwargs text, multitask_strategy text, stateless bigint, created_at bigint, has_frames bigint, has_idempotency_key bigint, created_at bigint, now bigint, now bigint, user_id text, api_key text, feedback text, webhook text, webhook_host text, webhook_depth bigint, call_id text, auth_user text, cron_id text, resume_targets text, log_entry text, token text, deployment text, thread_id text, run_id text)
-insert into "runs" ("run_id", "deployment", "thread_id", "seq", "assistant_id", "graph_id", "status", "metadata", "kwargs", "multitask_strategy", "stateless", "attempt", "claims", "counts_as_attempt", "claim_number", "due_at", "lease_token", "lease_until", "cancelled", "has_checkpoint", "progressed", "has_frames", "has_idempotency_key", "created_at", "updated_at", "started_at", "user_id", "api_key", "feedback", "webhook", "webhook_host", "webhook_depth", "call_id", "auth_user", "cron_id", "resume_targets", "claim_log") select ?, deployment, thread_id, run_count, ?, ?, case started when 1 then 'running' else 'pending' end, ?, ?, ?, ?, started, started, started, started * claim_count, ?, case started when 1 then slot_token end, case started when 1 then slot_until end, 0, 0, 1, ?, ?, ?, ?, case started when 1 then ? end, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, case started when 1 then ? end from (select *, case when slot_token = ? then 1 else 0 end as started from threads
+-- (run_id text, assistant_id text, graph_id text, metadata text, kwargs text, multitask_strategy text, stateless bigint, created_at bigint, has_frames bigint, has_idempotency_key bigint, created_at bigint, now bigint, now bigint, user_id text, api_key text, feedback text, webhook text, webhook_host text, webhook_depth bigint, call_id text, trace_origin text, auth_user text, cron_id text, resume_targets text, log_entry text, token text, deployment text, thread_id text, run_id text)
+insert into "runs" ("run_id", "deployment", "thread_id", "seq", "assistant_id", "graph_id", "status", "metadata", "kwargs", "multitask_strategy", "stateless", "attempt", "claims", "counts_as_attempt", "claim_number", "due_at", "lease_token", "lease_until", "cancelled", "has_checkpoint", "progressed", "has_frames", "has_idempotency_key", "created_at", "updated_at", "started_at", "user_id", "api_key", "feedback", "webhook", "webhook_host", "webhook_depth", "call_id", "trace_origin", "auth_user", "cron_id", "resume_targets", "claim_log") select ?, deployment, thread_id, run_count, ?, ?, case started when 1 then 'running' else 'pending' end, ?, ?, ?, ?, started, started, started, started * claim_count, ?, case started when 1 then slot_token end, case started when 1 then slot_until end, 0, 0, 1, ?, ?, ?, ?, case started when 1 then ? end, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, case started when 1 then ? end from (select *, case when slot_token = ? then 1 else 0 end as started from threads
       where deployment = ? and thread_id = ? and last_run = ?) as taken returning "seq", "status", "attempt", "claims", "claim_number", "started_at", "lease_token"
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SEARCH push_configs USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
@@ -86,11 +86,11 @@ insert into assertions (holds) select 0 where not ((select count(*) from runs wh
 
 -- selectAnsweringRun
 -- (deployment text, thread_id text, resume_targets text)
-select r.run_id from runs r where r.deployment = (select ?) and r.thread_id = (select ?) and r.status in ('pending', 'running')
+select r.run_id from runs r where r.deployment = (select ?) and r.thread_id = (select ?) and (r.status || '') in ('pending', 'running')
     and r.resume_targets is not null and exists (select 1 from (select value from json_each(r.resume_targets)) answered
       where answered.value in (select value from json_each((select ?)))) order by r.seq limit 1
 -- Postgres:
-select r.run_id from runs r where r.deployment = $1::text and r.thread_id = $2::text and r.status in ('pending', 'running')
+select r.run_id from runs r where r.deployment = $1::text and r.thread_id = $2::text and (r.status || '') in ('pending', 'running')
     and r.resume_targets is not null and exists (select 1 from (select value collate "C" as value from json_array_elements_text(r.resume_targets::json)) answered
       where answered.value in (select value collate "C" as value from json_array_elements_text($3::text::json))) order by r.seq limit 1
 --   SEARCH r USING INDEX runs_order (deployment=? AND thread_id=?)
@@ -184,7 +184,7 @@ update threads set updated_at = (select ?), graph_id = (select ?),
       and a.revision = (select ?))
     and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
       and k.key = (select ?))
-    and not exists (select 1 from runs r where r.deployment = (select ?) and r.thread_id = (select ?) and r.status in ('pending', 'running')
+    and not exists (select 1 from runs r where r.deployment = (select ?) and r.thread_id = (select ?) and (r.status || '') in ('pending', 'running')
     and r.resume_targets is not null and exists (select 1 from (select value from json_each(r.resume_targets)) answered
       where answered.value in (select value from json_each((select ?))))) and not ((select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
@@ -206,7 +206,7 @@ update threads set updated_at = $1::bigint, graph_id = $2::text,
       and a.revision = $16::bigint)
     and not exists (select 1 from idempotency_keys k where k.deployment = $17::text and k.route = $18::text
       and k.key = $19::text)
-    and not exists (select 1 from runs r where r.deployment = $20::text and r.thread_id = $21::text and r.status in ('pending', 'running')
+    and not exists (select 1 from runs r where r.deployment = $20::text and r.thread_id = $21::text and (r.status || '') in ('pending', 'running')
     and r.resume_targets is not null and exists (select 1 from (select value collate "C" as value from json_array_elements_text(r.resume_targets::json)) answered
       where answered.value in (select value collate "C" as value from json_array_elements_text($22::text::json)))) and not ((select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r

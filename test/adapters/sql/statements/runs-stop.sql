@@ -16,7 +16,7 @@ delete from thread_events where deployment = (select ?)
       and not exists (select 1 from runs where run_id = (select ?))) and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
@@ -32,7 +32,7 @@ delete from thread_events where deployment = (select ?)
 --           SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --           CREATE BLOOM FILTER
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
@@ -126,7 +126,7 @@ delete from thread_events where deployment = $1::text
       end)))) and r.stateless = 0 and r.deployment = $15::text and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
@@ -152,7 +152,7 @@ delete from thread_events where deployment = $1::text
 --                 SCAN e VIRTUAL TABLE INDEX 1:
 --           CREATE BLOOM FILTER
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
@@ -204,7 +204,7 @@ delete from thread_events where deployment = $1::text
       and true) and r.stateless = 0 and r.deployment = $15::text and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
@@ -216,7 +216,7 @@ delete from thread_events where deployment = $1::text
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
 --           CREATE BLOOM FILTER
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
@@ -237,12 +237,12 @@ delete from thread_events where deployment = (select ?)
     and true and status = 'pending') and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --       CREATE BLOOM FILTER
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --       CREATE BLOOM FILTER
@@ -287,7 +287,7 @@ delete from thread_events where deployment = $1::text
       end))) and status <> 'running') and r.stateless = 0 and r.deployment = $11::text and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
@@ -299,7 +299,7 @@ delete from thread_events where deployment = $1::text
 --             SCAN e VIRTUAL TABLE INDEX 1:
 --       CREATE BLOOM FILTER
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
@@ -462,6 +462,31 @@ update calls set due_at = created_at, position = null where (deployment, thread_
 --           UNION ALL
 --             SCAN json_each VIRTUAL TABLE INDEX 1:
 --             SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
+
+-- deleteOfFeatures ({"runs":"named_of_thread","filtered":false,"statement":"deleteTracesOfRuns"})
+-- (run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text)
+delete from run_traces where run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
+      and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
+      and true union all select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
+      and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'running'
+      and true)
+-- Postgres:
+delete from run_traces where run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($1::text::json)) j cross join runs n where n.run_id = j.value
+      and n.deployment = $2::text and n.thread_id = $3::text and n.status = 'pending'
+      and true union all select n.run_id from (select value collate "C" as value from json_array_elements_text($4::text::json)) j cross join runs n where n.run_id = j.value
+      and n.deployment = $5::text and n.thread_id = $6::text and n.status = 'running'
+      and true)
+--   SEARCH run_traces USING PRIMARY KEY (run_id=?)
+--   LIST SUBQUERY
+--     COMPOUND QUERY
+--       LEFT-MOST SUBQUERY
+--         SCAN json_each VIRTUAL TABLE INDEX 1:
+--         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--       UNION ALL
+--         SCAN json_each VIRTUAL TABLE INDEX 1:
+--         SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SEARCH run_trace_contents USING COVERING INDEX sqlite_autoindex_run_trace_contents_1 (run_id=?)
+--   SEARCH run_trace_parts USING COVERING INDEX sqlite_autoindex_run_trace_parts_1 (run_id=?)
 
 -- deleteOrphanedThreads
 -- (deployment text, now bigint)
@@ -1058,7 +1083,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and not exists (select 1 from runs where run_id = (select ?))) and r.stateless = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
---   SEARCH r USING INDEX runs_order (deployment=?)
+--   SEARCH r USING INDEX runs_status (deployment=?)
 --   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
@@ -1123,7 +1148,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       end)))) and r.stateless = 0
       and r.deployment = $9::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
---   SEARCH r USING INDEX runs_order (deployment=?)
+--   SEARCH r USING INDEX runs_status (deployment=?)
 --   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
@@ -1172,7 +1197,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and true) and r.stateless = 0
       and r.deployment = $9::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
---   SEARCH r USING INDEX runs_order (deployment=?)
+--   SEARCH r USING INDEX runs_status (deployment=?)
 --   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
@@ -1194,7 +1219,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
     and true and status = 'pending') and r.stateless = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
---   SEARCH r USING INDEX runs_order (deployment=?)
+--   SEARCH r USING INDEX runs_status (deployment=?)
 --   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --     CREATE BLOOM FILTER
@@ -1229,7 +1254,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       end))) and status <> 'running') and r.stateless = 0
       and r.deployment = $7::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
---   SEARCH r USING INDEX runs_order (deployment=?)
+--   SEARCH r USING INDEX runs_status (deployment=?)
 --   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
@@ -1253,7 +1278,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and not exists (select 1 from runs where run_id = (select ?))) and claims = 0) and r.stateless = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
---   SEARCH r USING INDEX runs_order (deployment=?)
+--   SEARCH r USING INDEX runs_status (deployment=?)
 --   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --     LIST SUBQUERY
@@ -1295,7 +1320,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       end)))) and claims = 0) and r.stateless = 0
       and r.deployment = $6::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
---   SEARCH r USING INDEX runs_order (deployment=?)
+--   SEARCH r USING INDEX runs_status (deployment=?)
 --   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --     LIST SUBQUERY
@@ -1329,7 +1354,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and true) and claims = 0) and r.stateless = 0
       and r.deployment = $6::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
---   SEARCH r USING INDEX runs_order (deployment=?)
+--   SEARCH r USING INDEX runs_status (deployment=?)
 --   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --     LIST SUBQUERY
@@ -1648,7 +1673,7 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
       and not exists (select 1 from runs where run_id = (select ?))) and r.stateless = 0 and r.deployment = (select ?))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
@@ -1707,7 +1732,7 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
       end)))) and r.stateless = 0 and r.deployment = $8::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
@@ -1750,7 +1775,7 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
       and true) and r.stateless = 0 and r.deployment = $8::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
@@ -1769,7 +1794,7 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and true and status = 'pending') and r.stateless = 0 and r.deployment = (select ?))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --       CREATE BLOOM FILTER
@@ -1798,7 +1823,7 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
       end))) and status <> 'running') and r.stateless = 0 and r.deployment = $6::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
@@ -1819,7 +1844,7 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
       and not exists (select 1 from runs where run_id = (select ?))) and claims = 0) and r.stateless = 0 and r.deployment = (select ?))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --       LIST SUBQUERY
@@ -1855,7 +1880,7 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
       end)))) and claims = 0) and r.stateless = 0 and r.deployment = $5::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --       LIST SUBQUERY
@@ -1883,7 +1908,7 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
       and true) and claims = 0) and r.stateless = 0 and r.deployment = $5::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
---     SEARCH r USING INDEX runs_order (deployment=?)
+--     SEARCH r USING INDEX runs_status (deployment=?)
 --     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --       LIST SUBQUERY

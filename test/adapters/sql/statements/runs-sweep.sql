@@ -89,6 +89,19 @@ delete from "webhook_deliveries" where "delivery_id" in (select value collate "C
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --   SEARCH delivery_attempts USING COVERING INDEX sqlite_autoindex_delivery_attempts_1 (delivery_id=?)
 
+-- deleteOldOfFeature ({"feature":"traces"})
+-- (keys text)
+delete from "run_traces" where "run_id" in (select value from json_each(?)) and ended_at is not null
+      returning "run_id" as key
+-- Postgres:
+delete from "run_traces" where "run_id" in (select value collate "C" as value from json_array_elements_text($1::text::json)) and ended_at is not null
+      returning "run_id" as key
+--   SEARCH run_traces USING PRIMARY KEY (run_id=?)
+--   LIST SUBQUERY
+--     SCAN json_each VIRTUAL TABLE INDEX 1:
+--   SEARCH run_trace_contents USING COVERING INDEX sqlite_autoindex_run_trace_contents_1 (run_id=?)
+--   SEARCH run_trace_parts USING COVERING INDEX sqlite_autoindex_run_trace_parts_1 (run_id=?)
+
 -- deleteOldRuns
 -- (run_ids text)
 delete from "runs" where "run_id" in (select value from json_each(?)) returning "run_id"
@@ -121,6 +134,12 @@ select "token_id" as key from "feedback_tokens" where deployment = (select ?)
 select "delivery_id" as key from "webhook_deliveries" where deployment = (select ?)
       and state <> 'pending' and "created_at" < (select ?) order by "created_at" limit (select ?)
 --   SEARCH webhook_deliveries USING INDEX deliveries_created (deployment=? AND created_at<?)
+
+-- selectOldOfFeature ({"feature":"traces"})
+-- (deployment text, before bigint, before bigint, limit bigint)
+select "run_id" as key from "run_traces" where deployment = (select ?)
+      and ended_at is not null and "started_at" < (select ?) and "ended_at" < (select ?) order by "started_at" limit (select ?)
+--   SEARCH run_traces USING INDEX run_traces_started (deployment=? AND started_at<?)
 
 -- selectStatelessRuns
 -- (deployment text, before bigint, limit bigint)

@@ -32,7 +32,7 @@ insert into "checkpoints" (deployment, thread_id, "ns", "checkpoint_id", "seq", 
       select deployment, (select ?), "ns", "checkpoint_id", "seq", "run_id", "parent_id", "type", "data", "bytes", "versions", "created_at", replace(metadata, (select ?), (select ?))
       from "checkpoints" where deployment = (select ?) and thread_id = (select ?)
         and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = (select ?)
-          and r.thread_id = (select ?) and r.status in ('pending', 'running')))
+          and r.thread_id = (select ?) and (r.status || '') in ('pending', 'running')))
         and exists (select 1 from threads where deployment = (select ?)
     and thread_id = (select ?) and run_count < 0)
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
@@ -47,7 +47,7 @@ insert into "checkpoint_writes" (deployment, thread_id, "ns", "checkpoint_id", "
       select deployment, (select ?), "ns", "checkpoint_id", "task_id", "idx", "run_id", "run_seq", "channel", "type", "data", "bytes"
       from "checkpoint_writes" where deployment = (select ?) and thread_id = (select ?)
         and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = (select ?)
-          and r.thread_id = (select ?) and r.status in ('pending', 'running')))
+          and r.thread_id = (select ?) and (r.status || '') in ('pending', 'running')))
         and exists (select 1 from threads where deployment = (select ?)
     and thread_id = (select ?) and run_count < 0)
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
@@ -62,7 +62,7 @@ insert into "channel_values" (deployment, thread_id, "ns", "channel", "version",
       select deployment, (select ?), "ns", "channel", "version", "run_id", "type", "data", "bytes", "extends_version"
       from "channel_values" where deployment = (select ?) and thread_id = (select ?)
         and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = (select ?)
-          and r.thread_id = (select ?) and r.status in ('pending', 'running')))
+          and r.thread_id = (select ?) and (r.status || '') in ('pending', 'running')))
         and exists (select 1 from threads where deployment = (select ?)
     and thread_id = (select ?) and run_count < 0)
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)

@@ -177,6 +177,31 @@ update calls set due_at = created_at, position = null where (deployment, thread_
 --           SCALAR SUBQUERY
 --             SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 
+-- deleteOfAssistant ({"statement":"deleteTracesOfRuns","filtered":false})
+-- (deployment text, deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text)
+delete from run_traces where run_id in (select run_id from runs where deployment = ? and thread_id in (
+      select thread_id from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
+    and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
+    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and true))
+-- Postgres:
+delete from run_traces where run_id in (select run_id from runs where deployment = $1::text and thread_id in (
+      select thread_id from threads where deployment = $2::text and thread_id in (select row_id from labels where deployment = $3::text and kind = 'thread'
+    and path_hash = $4::bigint and value_hash = $5::bigint) and strpos(threads.metadata, $6::text) > 0
+    and not exists (select 1 from assistants a where a.deployment = $7::text and a.assistant_id = $8::text)
+    and true))
+--   SEARCH run_traces USING PRIMARY KEY (run_id=?)
+--   LIST SUBQUERY
+--     SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
+--     LIST SUBQUERY
+--       SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--       LIST SUBQUERY
+--         SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
+--       SCALAR SUBQUERY
+--         SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+--   SEARCH run_trace_contents USING COVERING INDEX sqlite_autoindex_run_trace_contents_1 (run_id=?)
+--   SEARCH run_trace_parts USING COVERING INDEX sqlite_autoindex_run_trace_parts_1 (run_id=?)
+
 -- deleteOfThread ({"statement":"deleteTokensOfRuns","filtered":true})
 -- (deployment text, thread_id text, filter text)
 delete from feedback_tokens where run_id in (select run_id from runs where deployment = ? and thread_id = ?
@@ -261,6 +286,16 @@ update calls set due_at = created_at, position = null where (deployment, thread_
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
+
+-- deleteOfThread ({"statement":"deleteTracesOfRuns","filtered":false})
+-- (deployment text, thread_id text)
+delete from run_traces where run_id in (select run_id from runs where deployment = ? and thread_id = ?
+      and true)
+--   SEARCH run_traces USING PRIMARY KEY (run_id=?)
+--   LIST SUBQUERY
+--     SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
+--   SEARCH run_trace_contents USING COVERING INDEX sqlite_autoindex_run_trace_contents_1 (run_id=?)
+--   SEARCH run_trace_parts USING COVERING INDEX sqlite_autoindex_run_trace_parts_1 (run_id=?)
 
 -- deleteThread
 -- (deployment text, thread_id text)

@@ -35,7 +35,8 @@ update threads set slot_token = null, slot_until = null where slot_token is not 
 
 -- requeueRunning
 -- (now bigint, now bigint, now bigint)
-update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = ?, "due_at" = case when due_at > ? then ? else due_at end where "status" = 'running'
+update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = ?, "due_at" = case when due_at > ? then ? else due_at end, "claim_log" = substr('{"lease_until":' || cast(lease_until as text) || '}' || '
+' || coalesce(claim_log, ''), 1, 4000) where "status" = 'running'
 --   SCAN runs USING INDEX runs_running
 
 -- upsertProbe

@@ -1,0 +1,207 @@
+/** The storage operations of run traces: what each run did, span by span. Their rows outlive stateless runs. */
+import type { ListPosition } from "./cursor.ts";
+import type { RunStatus, Scope } from "./rows.ts";
+import type { RunFilter } from "./runs.ts";
+import type { SpanKind, SpanLink } from "./spans.ts";
+
+/** The way in which a run was created. */
+export type TraceSource =
+  | "runs.create"
+  | "runs.wait"
+  | "runs.stream"
+  | "runs.batch"
+  | "thread.command"
+  | "cron"
+  | "webhook"
+  | "call"
+  | "mcp"
+  | "a2a"
+  | "ag-ui"
+  | "ai"
+  | "in_process";
+
+/** The call that created a run, as its row keeps it. It is stored as JSON, so its members keep their names. */
+export interface TraceOrigin {
+  /** Default `in_process`. */
+  readonly source?: TraceSource;
+  /** The method and the pattern of the route, such as `POST /threads/{thread_id}/runs`. */
+  readonly route?: string;
+  readonly request_id?: string;
+  /** The accepted `traceparent`: its trace id becomes that of the run. */
+  readonly traceparent?: string;
+  /** At most 512 characters. */
+  readonly tracestate?: string;
+  /** Relations of the trace, such as `fired_by`. */
+  readonly links?: readonly SpanLink[];
+}
+
+/** Spans that one save stores. */
+export interface TracePart {
+  /** The number of the claim times 2^16, plus the number of the part. Of two records of a span, that of the later part counts. */
+  readonly part: number;
+  /** A JSON list of spans, at most 64 KiB unless a single span is longer. */
+  readonly json: string;
+}
+
+/** A copied value of spans. Equal values of a run have equal hashes, so that it is stored once. */
+export interface TraceContent {
+  readonly hash: string;
+  /** JSON, or the text of a message. */
+  readonly json: string;
+}
+
+/** The sums of a trace. They include spans that were not kept. */
+export interface TraceTotals {
+  readonly spans: number;
+  readonly model: number;
+  readonly tool: number;
+  readonly errors: number;
+  readonly tokens_in: number;
+  readonly tokens_out: number;
+  readonly cost_usd: number;
+}
+
+/** The state of a trace over all attempts so far. It is stored as JSON, so its members keep their names. */
+export interface TraceHead {
+  /** 32 hexadecimal digits. Absent: the id of the run without hyphens. */
+  readonly trace_id?: string;
+  /** The option `traces.content` when the run executed. */
+  readonly content: "none" | "references" | "all";
+  readonly totals: TraceTotals;
+  /** The number of kept spans. */
+  readonly kept: number;
+  /** The number of spans that were not kept, by kind. */
+  readonly dropped: Readonly<Partial<Record<SpanKind, number>>>;
+  /** False if the run is not sampled: it has no spans unless it failed or was slow. */
+  readonly sampled: boolean;
+  readonly links?: readonly SpanLink[];
+  /** The size of the stored contents. */
+  readonly content_bytes: number;
+  /** When this was stored, in milliseconds after the run's `created_at`. */
+  readonly at_ms: number;
+  /** The number of the claim that stored this. */
+  readonly claim: number;
+  /** True if that claim's attempt has ended. */
+  readonly closed: boolean;
+  /** The active time of the attempts before that one, in milliseconds. */
+  readonly active_before_ms: number;
+}
+
+/** What a save adds to the trace of a run. Its values are those of all attempts, so a repeated save changes nothing. */
+export interface TraceUpdate {
+  readonly source: TraceSource;
+  readonly head: TraceHead;
+  /** The names for the filters of lists: `n:` and a node, `t:` and a tool, `m:` and a model. At most 64. */
+  readonly names: readonly string[];
+  readonly active_ms: number;
+  readonly parts: readonly TracePart[];
+  readonly contents: readonly TraceContent[];
+}
+
+/** The end of the trace of a run. */
+export interface TraceEnd extends TraceUpdate {
+  /** A JSON list of the spans that no part has in their last form. */
+  readonly spans: string;
+}
+
+/** A trace in lists, without its spans. */
+export interface TraceSummary {
+  readonly run_id: string;
+  /** Null for a stateless run. */
+  readonly thread_id: string | null;
+  readonly graph_id: string;
+  readonly assistant_id: string;
+  readonly cron_id: string | null;
+  readonly user_id: string | null;
+  readonly source: TraceSource;
+  readonly status: RunStatus;
+  /** True if the run is suspended. */
+  readonly waiting: boolean;
+  readonly created_at: number;
+  /** When its first attempt started. */
+  readonly started_at: number;
+  /** Null while the run is active. */
+  readonly ended_at: number | null;
+  readonly active_ms: number;
+  readonly failed: boolean;
+  readonly error_type: string | null;
+  readonly names: readonly string[];
+  readonly head: TraceHead;
+}
+
+/** A trace as stored. */
+export interface StoredTrace extends TraceSummary {
+  /** A JSON list of spans; null while the run is active. Its records replace those of parts. */
+  readonly spans: string | null;
+  /** By rising number. */
+  readonly parts: readonly TracePart[];
+  /** Oldest first, without those that its log has lost; none once a stateless run was deleted. */
+  readonly claims: readonly RunClaim[];
+}
+
+/** What the next attempt of a run continues: the state of its trace, and the claims. */
+export interface TraceProgress {
+  /** Null if no attempt has stored anything. */
+  readonly head: TraceHead | null;
+  readonly names: readonly string[];
+  readonly active_ms: number;
+  readonly claims: readonly RunClaim[];
+}
+
+/** A claim of a run, as its log has it. */
+export interface RunClaim {
+  /** The number of the claim. */
+  readonly claim: number;
+  readonly at: number;
+  readonly worker: string;
+  /** When the lease expired that the attempt lost; null if the attempt was not lost, or is active. */
+  readonly lost_lease_until: number | null;
+}
+
+/** A search over all traces. Times are milliseconds since 1970; those of `started_…` concern the first attempt. */
+export interface TraceSearch extends Omit<RunFilter<number>, "status"> {
+  readonly status?: RunStatus;
+  readonly failed?: boolean;
+  readonly min_active_ms?: number;
+  /** The minimum number of tokens, in and out. */
+  readonly min_tokens?: number;
+  readonly node?: string;
+  readonly tool?: string;
+  readonly model?: string;
+  readonly error_type?: string;
+  readonly source?: TraceSource;
+  /** True: only suspended runs. */
+  readonly waiting?: boolean;
+  /** Limits the list to traces after this position, whose `created_at` is the `started_at` of a trace. */
+  readonly after?: ListPosition;
+  readonly limit: number;
+}
+
+/**
+ * The storage operations of run traces. A trace is visible exactly if its run is; that of a stateless run by the metadata of its
+ * thread, also after both were deleted.
+ */
+export interface RunTraceStorage {
+  /** Reads a trace with its parts. Returns null if it does not exist or is not visible. */
+  getRunTrace(scope: Scope, run_id: string): Promise<StoredTrace | null>;
+  /** Reads the copied values of a trace. Returns none if the trace does not exist or is not visible. */
+  readTraceContents(scope: Scope, run_id: string): Promise<readonly TraceContent[]>;
+  /** Reads what the next attempt of a run continues. Applies no filter. */
+  getTraceProgress(scope: Scope, run_id: string): Promise<TraceProgress>;
+  /**
+   * Reads visible traces, newest start first, then by falling id. A call tests a bounded number of rows, so it may find fewer than
+   * `limit` before the end. `next` is the position to continue from, or null at the end.
+   */
+  searchRunTraces(
+    scope: Scope,
+    query: TraceSearch,
+  ): Promise<{ readonly rows: readonly TraceSummary[]; readonly next: ListPosition | null }>;
+  /** Deletes a trace. Returns `active` and deletes nothing while its run is active. The run stays. */
+  deleteRunTrace(scope: Scope, run_id: string): Promise<"deleted" | "active" | "not_found">;
+}
+
+/** The names of a trace's members that filters of lists look for, such as `t:weather`. */
+export const toTraceName = (kind: "node" | "tool" | "model", name: string): string => `${kind[0]}:${name}`;
+
+/** The maximum length of the metadata of a stateless run's thread that its trace keeps. */
+export const MAX_VISIBLE_CHARS = 4096;

@@ -1,0 +1,357 @@
+/** The spans of one attempt, and what the saves of the attempt store of them. */
+import type { Environment } from "../environment.ts";
+import type { AttemptSpans, RecordedAttempt, SpansEnd } from "../features/mod.ts";
+import type {
+  Progress,
+  Span,
+  SpanStatus,
+  Storage,
+  TraceEnd,
+  TraceHead,
+  TraceOrigin,
+  TracePart,
+  TraceProgress,
+  TraceTotals,
+  TraceUpdate,
+  TraceUsage,
+} from "../storage/mod.ts";
+import { ContentKeeper } from "./content.ts";
+import { isSampled, parseTraceParent, toAttemptId, toClaimPrefix, toRunSpanId, toTraceId } from "./ids.ts";
+import type { TraceSettings } from "./options.ts";
+import type { SinkGroup, TraceCounters, TracedAttempt } from "./sinks.ts";
+import { roundMs, SpanRecorder } from "./span-recorder.ts";
+
+/** Spans that have waited so long make a save. */
+export const MAX_WAIT_MS = 5_000;
+/** Spans that have waited so long go with a save that is made anyway. Earlier ones would double the statements of runs that stream. */
+const SHARED_SAVE_MS = 1_000;
+const SLOW_COMMIT_MS = 50;
+const MAX_PART_CHARS = 60 * 1024;
+/** The numbers of the parts of a claim start at its number times this. */
+const PARTS_PER_CLAIM = 2 ** 16;
+const MAX_NAMES = 64;
+
+/** What the attempts of a process share. */
+export interface SpansContext {
+  readonly storage: Pick<Storage, "getTraceProgress">;
+  readonly deployment: string;
+  readonly environment: Environment;
+  readonly settings: TraceSettings;
+  readonly lease_ms: number;
+  readonly counters: TraceCounters;
+  readonly sinks: SinkGroup;
+  /** Called when a span of the run starts or ends. */
+  onSpan(run_id: string, span: Span): void;
+  /** Called when the attempt has unsaved spans, and when it has none any more. */
+  setWaiting(spans: RunSpans, isWaiting: boolean): void;
+  onClosed(spans: RunSpans): void;
+}
+
+const NO_TOTALS: TraceTotals = {
+  ...{ spans: 0, model: 0, tool: 0, errors: 0, tokens_in: 0, tokens_out: 0, cost_usd: 0 },
+};
+
+export class RunSpans implements AttemptSpans {
+  readonly run_id: string;
+  readonly recorder: SpanRecorder;
+  readonly #context: SpansContext;
+  readonly #attempt: RecordedAttempt;
+  readonly #keeper: ContentKeeper;
+  readonly #traced: TracedAttempt;
+  readonly #isSampled: boolean;
+  /** Milliseconds after the run's `created_at` at the monotonic time 0. */
+  readonly #zero_ms: number;
+  readonly #commits = { count: 0, total_ms: 0, max_ms: 0 };
+  #earlier: { totals: TraceTotals; names: readonly string[]; dropped: TraceHead["dropped"]; active_ms: number } = {
+    ...{ totals: NO_TOTALS, names: [], dropped: {}, active_ms: 0 },
+  };
+  #part = 0;
+  /** Since when spans wait for a save, by the monotonic clock; null if none does. */
+  #waitingSince: number | null = null;
+  #isEnded = false;
+  #usage: TraceUsage | null = null;
+
+  constructor(context: SpansContext, attempt: RecordedAttempt) {
+    const { environment, settings, counters } = context;
+    const { run } = attempt.claimed;
+    this.run_id = run.run_id;
+    this.#context = context;
+    this.#attempt = attempt;
+    const now = environment.now();
+    this.#zero_ms = now - run.created_at - this.#monotonic();
+    this.#keeper = new ContentKeeper({ ...settings, counters });
+    this.#isSampled = settings.sampling !== null && isSampled(run.run_id, settings.sampling.sample);
+    this.#traced = toTracedAttempt(attempt);
+    const { claims: claim, attempt: number } = run;
+    this.recorder = new SpanRecorder(
+      {
+        ...{ claim, attempt: number, prefix: toClaimPrefix(run.run_id, claim), keeper: this.#keeper },
+        now: () => this.#now(),
+        onChange: (span) => this.#onChange(span),
+      },
+      // The claim was made before this process noticed it.
+      {
+        parent_id: toRunSpanId(run.run_id),
+        name: run.graph_id,
+        start_ms: Math.min(run.updated_at, now) - run.created_at,
+      },
+    );
+    if (!context.sinks.isEmpty) context.sinks.start(this.recorder.attemptSpan, this.#traced);
+    context.onSpan(run.run_id, this.recorder.attemptSpan);
+  }
+
+  /** Reads what earlier attempts have stored, and adds the spans of those that were lost. Their sums count for the run. */
+  async load(): Promise<void> {
+    const { storage, deployment, settings } = this.#context;
+    if (settings.sampling === null) return;
+    const progress = await storage.getTraceProgress({ deployment }, this.run_id);
+    const { head, names } = progress;
+    const lost = this.#addLostAttempts(progress);
+    const before = head?.closed === false ? head.active_before_ms : progress.active_ms;
+    this.#earlier = {
+      totals: head?.totals ?? NO_TOTALS,
+      dropped: head?.dropped ?? {},
+      names,
+      active_ms: before + lost.reduce((sum, { duration_ms = 0 }) => sum + duration_ms, 0),
+    };
+    this.recorder.kept += head?.kept ?? 0;
+    this.#keeper.addEarlierBytes(head?.content_bytes ?? 0);
+  }
+
+  hasUnsaved(): boolean {
+    return this.#isSampled && this.#waitingSince !== null && this.#monotonic() - this.#waitingSince >= MAX_WAIT_MS;
+  }
+
+  drain(): Pick<Progress, "spans"> {
+    const since = this.#waitingSince;
+    if (!this.#isSampled || this.#isEnded || since === null || this.#monotonic() - since < SHARED_SAVE_MS) return {};
+    this.#setWaiting(false);
+    this.recorder.attemptSpan.commits = this.#roundCommits();
+    this.recorder.touchAttempt();
+    return { spans: { ...this.#createUpdate(false), parts: this.#createParts(), contents: this.#keeper.drain() } };
+  }
+
+  onCommit(duration_ms: number): void {
+    const commits = this.#commits;
+    commits.count++;
+    commits.total_ms += duration_ms;
+    commits.max_ms = Math.max(commits.max_ms, duration_ms);
+    if (duration_ms <= SLOW_COMMIT_MS || this.#isEnded) return;
+    const start_ms = roundMs(this.#now() - duration_ms);
+    const { claims: claim, attempt } = this.#attempt.claimed.run;
+    const ids = { parent_id: this.recorder.attempt_id, claim, attempt };
+    this.recorder.addEnded({
+      ...{ ...ids, kind: "commit", name: "commit", start_ms },
+      ...{ duration_ms: roundMs(duration_ms), status: "ok" },
+    });
+  }
+
+  end(outcome: SpansEnd): TraceEnd | undefined {
+    this.#endSpans(outcome);
+    const { sampling } = this.#context.settings;
+    if (sampling === null) return undefined;
+    const isFailed = outcome.status === "error" || outcome.status === "timeout";
+    const isSlow = this.#activeMs() >= sampling.slow_ms;
+    const keeps = this.#isSampled || (isFailed && sampling.failed) || isSlow;
+    const spans = keeps ? `[${this.#serialize().join()}]` : "[]";
+    const contents = keeps ? this.#keeper.drain() : [];
+    this.#context.counters.bytes += spans.length;
+    return { ...this.#createUpdate(true), parts: [], contents, spans };
+  }
+
+  release(outcome: SpansEnd): TraceUpdate | undefined {
+    this.#endSpans(outcome);
+    if (this.#context.settings.sampling === null) return undefined;
+    const update = this.#createUpdate(true);
+    if (!this.#isSampled) return { ...update, parts: [], contents: [] };
+    return { ...update, parts: this.#createParts(), contents: this.#keeper.drain() };
+  }
+
+  close(): void {
+    if (!this.#isEnded) this.#endSpans({ status: "lost", isWaiting: false, counted: true, usage: null });
+    this.#context.onClosed(this);
+  }
+
+  /** Saves soon. Called once spans have waited long enough. */
+  saveSoon(): void {
+    this.#attempt.onDue();
+  }
+
+  #monotonic(): number {
+    const { environment } = this.#context;
+    return environment.monotonic?.() ?? environment.now();
+  }
+
+  /** Returns the present time in milliseconds after the run's `created_at`. */
+  #now(): number {
+    return this.#zero_ms + this.#monotonic();
+  }
+
+  #onChange(span: Span): void {
+    const { counters, sinks, onSpan } = this.#context;
+    const isStart = span.status === "open";
+    if (isStart || span.kind === "commit") counters.spans++;
+    const waits = span.kind !== "attempt" && span.kind !== "commit" && !this.#isEnded;
+    if (waits && this.#waitingSince === null) this.#setWaiting(true);
+    if (!sinks.isEmpty) {
+      if (isStart || span.kind === "commit") sinks.start(span, this.#traced);
+      if (!isStart) sinks.end(span, this.#traced, span.kind === "attempt" ? this.#usage : null);
+    }
+    onSpan(this.run_id, span);
+  }
+
+  #setWaiting(isWaiting: boolean): void {
+    this.#waitingSince = isWaiting ? this.#monotonic() : null;
+    if (this.#isSampled) this.#context.setWaiting(this, isWaiting);
+  }
+
+  /** Ends the open spans and that of the attempt. */
+  #endSpans({ status, isWaiting, counted, usage, error }: SpansEnd): void {
+    if (this.#isEnded) return;
+    this.#usage = usage;
+    this.recorder.closeAll(OPEN_SPAN_STATUS[status]);
+    this.recorder.attemptSpan.commits = this.#roundCommits();
+    const attemptStatus = status === "success" && isWaiting ? "interrupted" : ATTEMPT_STATUS[status];
+    const kept = error === undefined ? {} : { error: this.#keeper.keepError(error, this.recorder.attemptSpan) };
+    this.recorder.endAttempt({ status: attemptStatus, counted, ...(attemptStatus === "error" ? kept : {}) });
+    this.#isEnded = true;
+    this.#setWaiting(false);
+  }
+
+  #roundCommits(): NonNullable<Span["commits"]> {
+    const { count, total_ms, max_ms } = this.#commits;
+    return { count, total_ms: roundMs(total_ms), max_ms: roundMs(max_ms) };
+  }
+
+  /** Returns the active time of the run so far. */
+  #activeMs(): number {
+    const { start_ms, duration_ms = this.#now() - start_ms } = this.recorder.attemptSpan;
+    return roundMs(this.#earlier.active_ms + Math.max(0, duration_ms));
+  }
+
+  /** Returns the state of the trace with this attempt. Tokens are those that the attempt has reported, once it has ended. */
+  #createUpdate(closed: boolean): Omit<TraceUpdate, "parts" | "contents"> {
+    const { settings } = this.#context;
+    const { totals: earlier, names, dropped, active_ms } = this.#earlier;
+    const { totals, kept } = this.recorder;
+    const { origin, trace_id, links } = this.#traced;
+    const reported = closed ? (this.#usage ?? { tokens_in: 0, tokens_out: 0, cost_usd: 0 }) : totals;
+    const head: TraceHead = {
+      ...(trace_id === toTraceId(this.run_id) ? {} : { trace_id }),
+      ...{ content: settings.content, kept, sampled: this.#isSampled },
+      totals: addTotals(earlier, { ...totals, ...pickUsage(reported) }),
+      dropped: addCounts(dropped, this.recorder.dropped),
+      ...(links.length > 0 ? { links } : {}),
+      ...{ content_bytes: this.#keeper.bytes, at_ms: roundMs(this.#now()), claim: this.#traced.claim, closed },
+      active_before_ms: roundMs(active_ms),
+    };
+    return {
+      source: origin.source ?? "in_process",
+      head,
+      names: [...new Set([...names, ...this.recorder.names])].slice(0, MAX_NAMES),
+      active_ms: this.#activeMs(),
+    };
+  }
+
+  /** Removes the unsaved spans and returns them as JSON, with references to their contents. */
+  #serialize(): readonly string[] {
+    return this.recorder.drain().map((span) => JSON.stringify(this.#toStored(span)));
+  }
+
+  #toStored(span: Span): object {
+    const { input, output } = span;
+    if (!input && !output) return span;
+    return {
+      ...span,
+      ...(input ? { input: this.#keeper.toStored(input) } : {}),
+      ...(output ? { output: this.#keeper.toStored(output) } : {}),
+    };
+  }
+
+  /** Removes the unsaved spans and returns them in parts. */
+  #createParts(): readonly TracePart[] {
+    const parts: TracePart[] = [];
+    let list: string[] = [];
+    let size = 0;
+    const flush = (): void => {
+      if (list.length === 0) return;
+      const part = this.#traced.claim * PARTS_PER_CLAIM + this.#part++;
+      parts.push({ part, json: `[${list.join()}]` });
+      this.#context.counters.bytes += size;
+      list = [];
+      size = 0;
+    };
+    for (const json of this.#serialize()) {
+      if (size + json.length > MAX_PART_CHARS) flush();
+      list.push(json);
+      size += json.length;
+    }
+    flush();
+    return parts;
+  }
+
+  /** Adds a span for each earlier attempt that was lost and whose end is not stored. Returns these spans. */
+  #addLostAttempts({ head, claims }: TraceProgress): readonly Span[] {
+    const { lease_ms } = this.#context;
+    const { run, cancelled, exhausted } = this.#attempt.claimed;
+    const lost: Span[] = [];
+    // This claim counts unless the run is only to be ended.
+    let attempt = cancelled || exhausted ? run.attempt : run.attempt - 1;
+    for (const { claim, at, lost_lease_until } of [...claims].reverse()) {
+      if (claim >= run.claims || lost_lease_until === null) continue;
+      const isStored = head !== null && (claim < head.claim || (claim === head.claim && head.closed));
+      if (isStored) break;
+      const saved_ms = head?.claim === claim ? head.at_ms : 0;
+      const start_ms = at - run.created_at;
+      const end_ms = Math.max(lost_lease_until - lease_ms - run.created_at, saved_ms, start_ms);
+      lost.push({
+        ...{ span_id: toAttemptId(this.run_id, claim), parent_id: toRunSpanId(this.run_id) },
+        ...{ kind: "attempt", name: run.graph_id, start_ms, duration_ms: roundMs(end_ms - start_ms), status: "lost" },
+        ...{ claim, attempt: Math.max(1, attempt--), counted: true },
+      });
+    }
+    for (const span of lost.toReversed()) this.recorder.addEnded(span);
+    return lost;
+  }
+}
+
+/** The status of spans that are open when their attempt ends. */
+const OPEN_SPAN_STATUS: Readonly<Record<SpansEnd["status"], SpanStatus>> = {
+  ...{ success: "lost", error: "lost", timeout: "timeout", interrupted: "interrupted" },
+  ...{ suspended: "waiting", requeued: "interrupted", lost: "lost" },
+};
+
+const ATTEMPT_STATUS: Readonly<Record<SpansEnd["status"], SpanStatus>> = {
+  ...{ success: "ok", error: "error", timeout: "timeout", interrupted: "interrupted" },
+  ...{ suspended: "waiting", requeued: "interrupted", lost: "lost" },
+};
+
+const pickUsage = ({ tokens_in, tokens_out, cost_usd }: TraceUsage): TraceUsage => ({
+  tokens_in,
+  tokens_out,
+  cost_usd,
+});
+
+const addTotals = (a: TraceTotals, b: TraceTotals): TraceTotals =>
+  Object.fromEntries(Object.entries(a).map(([name, sum]) => [name, sum + b[name as keyof TraceTotals]])) as never;
+
+const addCounts = (a: TraceHead["dropped"], b: TraceHead["dropped"]): TraceHead["dropped"] => {
+  const sums: Record<string, number> = { ...a };
+  for (const [kind, count] of Object.entries(b)) sums[kind] = (sums[kind] ?? 0) + count;
+  return sums;
+};
+
+/** Returns what sinks learn about an attempt. */
+function toTracedAttempt({ claimed: { run } }: RecordedAttempt): TracedAttempt {
+  const origin: TraceOrigin = run.trace_origin ?? {};
+  const { run_id, created_at, claims: claim } = run;
+  return {
+    ...{ run_id, created_at, claim, attempt: run.attempt, graph_id: run.graph_id, assistant_id: run.assistant_id },
+    thread_id: run.stateless ? null : run.thread_id,
+    trace_id: parseTraceParent(origin.traceparent)?.trace_id ?? toTraceId(run_id),
+    previous_attempt_id: claim > 1 ? toAttemptId(run_id, claim - 1) : null,
+    queued_ms: Math.max(0, (claim === 1 ? run.updated_at : 0) - (claim === 1 ? created_at : 0)),
+    links: origin.links ?? [],
+    origin,
+  };
+}

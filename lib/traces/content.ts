@@ -1,0 +1,240 @@
+/** What a trace keeps of values and errors: references, copies without secrets, or nothing. */
+import { omitSecrets } from "../executor/job-request.ts";
+import type { RecordedValue } from "../executor/trace.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { SpanError, SpanValue, TraceContent } from "../storage/mod.ts";
+import type { Redact, RedactedSpan, TraceSettings } from "./options.ts";
+import type { TraceCounters } from "./sinks.ts";
+import { countBytes, cutText, isMessageList, replaceFiles, truncate } from "./truncation.ts";
+
+/** The copied values of a run have at most so many times `max_bytes`. */
+const MAX_VALUES_PER_RUN = 64;
+/** Values up to this length stand in their span, longer ones beside it. */
+const MAX_INLINE_CHARS = 200;
+const MAX_ERROR_CHARS = 500;
+const MAX_NAME_CHARS = 200;
+const MAX_PARAMS_BYTES = 1_024;
+const MAX_ATTRIBUTES = 32;
+const MAX_ATTRIBUTES_BYTES = 4_096;
+
+/** A copied value as spans store it: with the hashes of its content, or of the messages in it. */
+export type StoredValue =
+  | SpanValue
+  | { readonly hash: string; readonly bytes: number; readonly truncated: boolean }
+  | {
+      readonly hashes: readonly string[];
+      /** The other members of the object whose `messages` these are. */
+      readonly others?: JsonObject;
+      readonly bytes: number;
+      readonly truncated: boolean;
+    };
+
+/** Returns the value of a span, with its content from the trace. Null stands for content that is not stored. */
+export function resolveValue(stored: StoredValue, contents: ReadonlyMap<string, Json>): SpanValue {
+  if ("ref" in stored || "value" in stored) return stored;
+  const { bytes, truncated } = stored;
+  if ("hash" in stored) return { value: contents.get(stored.hash) ?? null, bytes, truncated };
+  const messages = stored.hashes.map((hash) => contents.get(hash) ?? null);
+  return { value: stored.others ? { ...stored.others, messages } : messages, bytes, truncated };
+}
+
+/** Returns 128 bits of a text as hexadecimal digits. They distinguish the values of one run, and prove nothing. */
+export function hashText(text: string): string {
+  let [a, b, c, d] = [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a];
+  for (let index = 0; index < text.length; index++) {
+    const unit = text.charCodeAt(index);
+    a = b ^ Math.imul(a ^ unit, 0x239b961b);
+    b = c ^ Math.imul(b ^ unit, 0xab0e9789);
+    c = d ^ Math.imul(c ^ unit, 0x38b34ae5);
+    d = a ^ Math.imul(d ^ unit, 0xa1e38b93);
+  }
+  a = Math.imul(c ^ (a >>> 18), 0x239b961b);
+  b = Math.imul(d ^ (b >>> 22), 0xab0e9789);
+  c = Math.imul(a ^ (c >>> 17), 0x38b34ae5);
+  d = Math.imul(b ^ (d >>> 19), 0xa1e38b93);
+  return [a ^ b ^ c ^ d, b ^ a, c ^ a, d ^ a].map((part) => (part >>> 0).toString(16).padStart(8, "0")).join("");
+}
+
+/** Returns a copy as plain JSON; undefined for values without one, such as cycles and functions. */
+function copyJson(value: unknown): Json | undefined {
+  try {
+    const text = JSON.stringify(value, function (this: Record<string, unknown>, key, member: unknown) {
+      const original = this[key];
+      if (original instanceof Uint8Array || original instanceof ArrayBuffer)
+        return { type: "file", mime: null, bytes: original.byteLength };
+      return typeof member === "bigint" ? member.toString() : member;
+    });
+    return text === undefined ? undefined : (JSON.parse(text) as Json);
+  } catch {
+    return undefined;
+  }
+}
+
+type SpanHead = Pick<RedactedSpan, "kind" | "name">;
+
+interface ContentOptions extends Pick<TraceSettings, "content" | "max_bytes"> {
+  readonly redact: Redact | null;
+  readonly counters: Pick<TraceCounters, "redact_failed">;
+}
+
+/** Keeps the values of the spans of an attempt, as the options permit. Its methods never throw. */
+export class ContentKeeper {
+  readonly #options: ContentOptions;
+  /** The kept values of this attempt by their hashes. */
+  readonly #kept = new Map<string, Json>();
+  readonly #storedForms = new WeakMap<SpanValue, StoredValue>();
+  #unsaved: TraceContent[] = [];
+  /** The size of all copied values of the run. */
+  #bytes = 0;
+
+  constructor(options: ContentOptions) {
+    this.#options = options;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Adds the size of the values that earlier attempts have stored. */
+  addEarlierBytes(bytes: number): void {
+    this.#bytes += bytes;
+  }
+
+  /** Returns what is kept of an input or output; undefined for nothing. */
+  keepValue(recorded: RecordedValue, span: SpanHead, member: "input" | "output"): SpanValue | undefined {
+    const { content } = this.#options;
+    if (typeof recorded !== "function") return content === "none" ? undefined : recorded;
+    if (content !== "all") return undefined;
+    let made: unknown;
+    try {
+      made = recorded();
+    } catch {
+      return undefined;
+    }
+    const redacted = this.#redact(omitSecretsOf(copyJson(made)), { ...span, member });
+    return redacted === undefined ? undefined : this.#copy(replaceFiles(redacted));
+  }
+
+  /** Returns the type of an error, and its message if copies are kept. */
+  keepError(error: unknown, span: SpanHead): SpanError {
+    const { name, message } = isErrorLike(error) ? error : { name: "Error", message: String(error) };
+    const type = String(name || "Error").slice(0, MAX_NAME_CHARS);
+    if (this.#options.content !== "all") return { type };
+    const kept = this.#redact(message.slice(0, MAX_ERROR_CHARS), { ...span, member: "error.message" });
+    return typeof kept === "string" ? { type, message: kept.slice(0, MAX_ERROR_CHARS) } : { type };
+  }
+
+  /** Returns the parameters of a model call as far as they are permitted and fit; undefined for none. */
+  keepParams(params: JsonObject | undefined, span: SpanHead): JsonObject | undefined {
+    const kept = params && this.#redact(omitSecrets(params), { ...span, member: "params" });
+    return isObject(kept) ? pickFitting(kept, Number.POSITIVE_INFINITY, MAX_PARAMS_BYTES) : undefined;
+  }
+
+  /** Returns the attributes that fit; undefined for none. */
+  keepAttributes(attributes: JsonObject | undefined, span: SpanHead): JsonObject | undefined {
+    const kept = attributes && this.#redact(omitSecrets(attributes), { ...span, member: "attributes" });
+    return isObject(kept) ? pickFitting(kept, MAX_ATTRIBUTES, MAX_ATTRIBUTES_BYTES) : undefined;
+  }
+
+  /** Returns the form of a value in stored spans. */
+  toStored(value: SpanValue): StoredValue {
+    return this.#storedForms.get(value) ?? value;
+  }
+
+  /** Removes and returns the contents that no save has taken. */
+  drain(): readonly TraceContent[] {
+    const unsaved = this.#unsaved;
+    this.#unsaved = [];
+    return unsaved;
+  }
+
+  /** Calls `redact` and returns its result; undefined if it omits the value, throws or is asynchronous. */
+  #redact(value: Json | undefined, span: RedactedSpan): Json | undefined {
+    const { redact, counters } = this.#options;
+    if (value === undefined || !redact) return value;
+    try {
+      const redacted: unknown = redact(value, span);
+      if (isObject(redacted) && typeof redacted["then"] === "function") {
+        Promise.resolve(redacted).catch(() => {});
+        throw new TypeError("redact must not be asynchronous");
+      }
+      return copyJson(redacted);
+    } catch {
+      counters.redact_failed++;
+      return undefined;
+    }
+  }
+
+  /** Returns a copy that fits, and keeps its content for the next save. Above the limit of the run the value is null. */
+  #copy(full: Json): SpanValue {
+    const { max_bytes } = this.#options;
+    const fullText = JSON.stringify(full);
+    const bytes = countBytes(fullText);
+    const truncated = bytes > max_bytes;
+    const value = truncated ? truncate(full, max_bytes) : full;
+    const text = truncated ? JSON.stringify(value) : fullText;
+    if (text.length <= MAX_INLINE_CHARS)
+      return this.#take(countBytes(text)) ? { value, bytes, truncated } : OMITTED(bytes);
+    const { list, others } = splitMessages(value);
+    const pieces = list ? list.map((message) => JSON.stringify(message)) : [text];
+    const hashes = pieces.map(hashText);
+    if (!this.#keepPieces(hashes, pieces)) return OMITTED(bytes);
+    const size = { bytes, truncated };
+    const form: StoredValue = list
+      ? { hashes, ...(others ? { others } : {}), ...size }
+      : { hash: hashes[0] as string, ...size };
+    // Spans share the objects of equal messages.
+    const kept = resolveValue(form, this.#kept);
+    this.#storedForms.set(kept, form);
+    return kept;
+  }
+
+  /** Keeps pieces that are new. Returns false and keeps none if the run has no room for them. */
+  #keepPieces(hashes: readonly string[], pieces: readonly string[]): boolean {
+    const fresh = new Map(hashes.map((hash, index) => [hash, pieces[index] as string] as const));
+    for (const hash of fresh.keys()) if (this.#kept.has(hash)) fresh.delete(hash);
+    if (!this.#take([...fresh.values()].reduce((sum, piece) => sum + countBytes(piece), 0))) return false;
+    for (const [hash, json] of fresh) {
+      this.#kept.set(hash, JSON.parse(json) as Json);
+      this.#unsaved.push({ hash, json });
+    }
+    return true;
+  }
+
+  /** Takes room for bytes. Returns false if the run has none left. */
+  #take(bytes: number): boolean {
+    if (this.#bytes + bytes > this.#options.max_bytes * MAX_VALUES_PER_RUN) return false;
+    this.#bytes += bytes;
+    return true;
+  }
+}
+
+/** Returns the list of messages in a value, and the other members of the object that has it. */
+function splitMessages(value: Json): { readonly list?: readonly JsonObject[]; readonly others?: JsonObject } {
+  if (isMessageList(value)) return { list: value };
+  if (!isObject(value) || !isMessageList(value["messages"])) return {};
+  const { messages, ...others } = value;
+  return { list: messages as JsonObject[], others };
+}
+
+const OMITTED = (bytes: number): SpanValue => ({ value: null, bytes, truncated: true });
+
+const omitSecretsOf = (value: Json | undefined): Json | undefined => (value === undefined ? value : omitSecrets(value));
+
+const isErrorLike = (error: unknown): error is { readonly name: string; readonly message: string } =>
+  typeof error === "object" && error !== null && "message" in error && typeof error.message === "string";
+
+/** Returns the first members, at most `count`, whose JSON fits. A text is cut. Undefined for none. */
+function pickFitting(members: JsonObject, count: number, max_bytes: number): JsonObject | undefined {
+  const kept: [string, Json][] = [];
+  let room = max_bytes;
+  for (const [name, member] of Object.entries(members)) {
+    if (kept.length >= count) break;
+    const value = typeof member === "string" ? cutText(member, max_bytes / 2) : member;
+    const bytes = countBytes(JSON.stringify([name, value]));
+    if (bytes > room) continue;
+    room -= bytes;
+    kept.push([name, value]);
+  }
+  return kept.length > 0 ? Object.fromEntries(kept) : undefined;
+}

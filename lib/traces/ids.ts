@@ -1,0 +1,46 @@
+/** The ids of traces and spans. Those of attempts are computed, so that other attempts and readers know them. */
+
+/** Returns the trace id of a run without a `traceparent`: its id without hyphens. */
+export const toTraceId = (run_id: string): string => run_id.replaceAll("-", "");
+
+/** Returns the id of the span of a run: the end of its id. */
+export const toRunSpanId = (run_id: string): string => run_id.replaceAll("-", "").slice(-16);
+
+/** Returns the first 8 digits of the ids of spans that a claim records. */
+export function toClaimPrefix(run_id: string, claim: number): string {
+  // FNV-1a, then a mix that spreads neighbouring claims.
+  let hash = 0x811c9dc5;
+  const text = `${run_id}:${claim}`;
+  for (let index = 0; index < text.length; index++) hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return ((hash ^ (hash >>> 16)) >>> 0).toString(16).padStart(8, "0");
+}
+
+/** Returns the id of span `n` of a claim. */
+export const toSpanId = (prefix: string, n: number): string => `${prefix}${n.toString(16).padStart(8, "0")}`;
+
+/** Returns the id of the span of the attempt that has this claim. */
+export const toAttemptId = (run_id: string, claim: number): string => toSpanId(toClaimPrefix(run_id, claim), 1);
+
+/** Returns true if a run is among the share `sample` of all runs. */
+export const isSampled = (run_id: string, sample: number): boolean =>
+  sample >= 1 || Number.parseInt(toClaimPrefix(run_id, 0), 16) < sample * 2 ** 32;
+
+/** Parts of a `traceparent`. */
+export interface TraceParent {
+  readonly trace_id: string;
+  readonly span_id: string;
+}
+
+/** Parses a `traceparent` of version 00 or a later one. Returns null if it is malformed, of version ff, or has an id of zeros. */
+export function parseTraceParent(text: string | undefined): TraceParent | null {
+  const [, version, trace_id = "", span_id = "", , more] =
+    /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/.exec(text ?? "") ?? [];
+  if (version === undefined || version === "ff" || (version === "00" && more !== undefined)) return null;
+  if (/^0+$/.test(trace_id) || /^0+$/.test(span_id)) return null;
+  return { trace_id, span_id };
+}
+
+/** Returns the `traceparent` of a span, as sampled. */
+export const formatTraceParent = ({ trace_id, span_id }: TraceParent): string => `00-${trace_id}-${span_id}-01`;

@@ -1,0 +1,152 @@
+/** Cuts copied values to a size in bytes, and replaces images and files by their type and size. */
+import { isObject, type Json, type JsonObject } from "../json.ts";
+
+/** Returns the number of bytes of a text in UTF-8. */
+export function countBytes(text: string): number {
+  let bytes = text.length;
+  for (let index = 0; index < text.length; index++) {
+    const unit = text.charCodeAt(index);
+    // A pair of surrogates has four bytes: two for each unit.
+    if (unit >= 0x80) bytes += unit >= 0x800 && (unit < 0xd800 || unit > 0xdfff) ? 2 : 1;
+  }
+  return bytes;
+}
+
+/** Returns the start of a text that has at most `max_bytes` in UTF-8, cut at a character boundary. */
+export function cutText(text: string, max_bytes: number): string {
+  if (text.length * 3 <= max_bytes) return text;
+  let bytes = 0;
+  let index = 0;
+  for (; index < text.length; index++) {
+    const unit = text.charCodeAt(index);
+    if (unit < 0x80) bytes += 1;
+    else if (unit < 0x800 || (unit >= 0xd800 && unit <= 0xdfff)) bytes += 2;
+    else bytes += 3;
+    if (bytes > max_bytes) break;
+  }
+  // A pair of surrogates is one character.
+  const splitsPair = (text.charCodeAt(index) & 0xfc00) === 0xdc00 && (text.charCodeAt(index - 1) & 0xfc00) === 0xd800;
+  return text.slice(0, splitsPair ? index - 1 : index);
+}
+
+const measure = (value: Json): number => countBytes(JSON.stringify(value));
+
+/** Returns true for a message of any notation: an object with a role or a type, and content. */
+const isMessage = (value: Json): value is JsonObject =>
+  isObject(value) && (typeof value["role"] === "string" || typeof value["type"] === "string") && "content" in value;
+
+/** Returns true for a list of messages that is not empty. */
+export const isMessageList = (value: Json | undefined): value is JsonObject[] =>
+  Array.isArray(value) && value.length > 0 && value.every(isMessage);
+
+const isSystemMessage = ({ role, type }: JsonObject): boolean => ["system", "developer"].includes(String(role ?? type));
+
+/** Returns a message with so much of its content as fits. */
+function cutMessage(message: JsonObject, max_bytes: number): JsonObject {
+  const { content = "", role, type } = message;
+  const head = { ...(role === undefined ? {} : { role }), ...(type === undefined ? {} : { type }) };
+  const text = typeof content === "string" ? content : JSON.stringify(content);
+  // Escapes make the JSON of a text longer, at most sixfold.
+  let room = Math.max(0, max_bytes - measure({ ...head, content: "" }));
+  let cut = { ...head, content: cutText(text, room) };
+  while (room > 0 && measure(cut) > max_bytes) {
+    room = Math.floor(room / 2);
+    cut = { ...head, content: cutText(text, room) };
+  }
+  return cut;
+}
+
+/** Returns the system message and the newest messages that fit. */
+function cutMessages(messages: readonly JsonObject[], max_bytes: number): JsonObject[] {
+  const [first] = messages;
+  const system = first && isSystemMessage(first) ? [cutToSize(first, Math.floor(max_bytes / 2))] : [];
+  let room = max_bytes - 2 - system.reduce((sum, message) => sum + measure(message) + 1, 0);
+  const newest: JsonObject[] = [];
+  for (const message of messages.slice(system.length).reverse()) {
+    const bytes = measure(message) + 1;
+    if (bytes > room) {
+      if (newest.length === 0) newest.unshift(cutMessage(message, room - 1));
+      break;
+    }
+    newest.unshift(message);
+    room -= bytes;
+  }
+  return [...system, ...newest];
+}
+
+const cutToSize = (message: JsonObject, max_bytes: number): JsonObject =>
+  measure(message) <= max_bytes ? message : cutMessage(message, max_bytes);
+
+/**
+ * Returns the value with at most about `max_bytes` of JSON: a text is cut, a list of messages keeps the system message and the newest,
+ * also in the member `messages` of an object. Of any other value the start of its JSON is kept as text.
+ */
+export function truncate(value: Json, max_bytes: number): Json {
+  if (typeof value === "string") return cutText(value, max_bytes);
+  if (isMessageList(value)) return cutMessages(value, max_bytes);
+  if (isObject(value) && isMessageList(value["messages"])) {
+    const { messages, ...others } = value;
+    const room = max_bytes - measure(others);
+    if (room >= max_bytes / 2) return { ...others, messages: cutMessages(messages as JsonObject[], room) };
+  }
+  return cutText(JSON.stringify(value), max_bytes);
+}
+
+const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)?(?:;[\w=.+-]+)*?(;base64)?,/;
+
+/** Returns a data URL as its media type and size; null for other texts. */
+function describeDataUrl(text: string): JsonObject | null {
+  const [prefix, mime = "text/plain", base64] = DATA_URL.exec(text) ?? [];
+  if (prefix === undefined) return null;
+  const length = text.length - prefix.length;
+  return {
+    type: mime.startsWith("image/") ? "image" : "file",
+    mime,
+    bytes: base64 ? countBase64(text, length) : length,
+  };
+}
+
+const countBase64 = (text: string, length: number): number =>
+  Math.floor((length * 3) / 4) - (/={1,2}$/.exec(text)?.[0].length ?? 0);
+
+/** Types of content blocks that carry a file. */
+const FILE_TYPES: ReadonlySet<unknown> = new Set([
+  ...["image", "image_url", "input_image", "audio", "input_audio", "video", "file", "input_file", "document", "media"],
+]);
+/** Members of a block that have its bytes as base64, or are an object that has them. */
+const DATA_MEMBERS = ["data", "base64", "file_data", "image", "image_url", "input_audio", "source", "file", "url"];
+const BASE64 = /^[A-Za-z0-9+/_-]{64,}={0,2}$/;
+
+/** Returns the media type and size of the file in a content block; null if it has none, or only a link. */
+function describeBlock(block: JsonObject): JsonObject | null {
+  if (!FILE_TYPES.has(block["type"])) return null;
+  for (const name of DATA_MEMBERS) {
+    const data = block[name];
+    let described: JsonObject | null = null;
+    if (typeof data === "string") described = describeData(block, name, data);
+    else if (isObject(data)) described = describeBlock({ mime: findMime(block), ...data, type: block["type"] as Json });
+    if (described) return described;
+  }
+  return null;
+}
+
+/** Returns the media type and size of a text that is a data URL, or base64 in a member that is no link. */
+function describeData(block: JsonObject, member: string, data: string): JsonObject | null {
+  if (member === "url" || !BASE64.test(data)) return describeDataUrl(data);
+  return { type: fileType(block), mime: findMime(block), bytes: countBase64(data, data.length) };
+}
+
+const fileType = ({ type }: JsonObject): string => String(type).replace(/^input_|_url$/g, "");
+
+const findMime = (block: JsonObject): Json =>
+  block["mime_type"] ?? block["mimeType"] ?? block["mediaType"] ?? block["media_type"] ?? block["mime"] ?? null;
+
+/** Returns the value with `{type, mime, bytes}` in place of images and files. The argument is not changed. */
+export function replaceFiles(value: Json): Json {
+  if (typeof value === "string") return value.startsWith("data:") ? (describeDataUrl(value) ?? value) : value;
+  if (Array.isArray(value)) return value.map(replaceFiles);
+  if (!isObject(value)) return value;
+  const described = describeBlock(value);
+  if (described) return described;
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, replaceFiles(member)]));
+}
