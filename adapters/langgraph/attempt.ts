@@ -93,7 +93,9 @@ export async function prepareAttempt(
   );
   const anyStop = AbortSignal.any([runStopped, graphStop.signal]);
   const usage = new ModelUsageCollector();
-  const spans = job.trace ? new GraphSpans(job.trace, usage, anyStop, job.durability !== "exit") : null;
+  const { trace } = job;
+  const hasCheckpoints = job.durability !== "exit";
+  const spans = trace ? new GraphSpans({ trace, usage, stopped: anyStop, hasCheckpoints }) : null;
   const tracker = new NodeTracker(anyStop, usage, createCallbackAdder(spans ?? usage, Manager, job.run_id), spans);
   const graph = withSaver(trackGraph(hostGraph), saver);
   const mapper = new GraphChunkMapper(job, hostGraph, usage);

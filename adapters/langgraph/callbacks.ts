@@ -36,7 +36,7 @@ export interface CallbackManager {
 const isGreenroomHandler = (handler: object): boolean => (handler as { readonly name?: unknown }).name === HANDLER_NAME;
 
 /** Returns the `handle…` methods of an object and of its class, bound to it. Those of base classes are not included. */
-function bindMethods(handler: object): Callbacks {
+export function bindMethods(handler: object): Callbacks {
   const names = [handler, Object.getPrototypeOf(handler) as object].flatMap((owner) =>
     Object.getOwnPropertyNames(owner),
   );

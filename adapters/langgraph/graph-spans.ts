@@ -52,6 +52,18 @@ export interface StartedNode {
   readonly task: TaskSpan;
 }
 
+/** The options of the recorder of one attempt. */
+export interface GraphSpansOptions {
+  readonly trace: TraceRecorder;
+  readonly usage: ModelUsageCollector;
+  /** Aborts when the attempt is stopped. */
+  readonly stopped: AbortSignal;
+  /** False if the checkpoints that tasks start from are not stored. */
+  readonly hasCheckpoints: boolean;
+  /** Returns the span around the runs that have no recorded caller. Default: undefined, for the attempt. */
+  readonly findOuterSpan?: () => string | undefined;
+}
+
 /** A call of a graph that is a node. */
 export interface GraphCall {
   readonly graph: object;
@@ -95,11 +107,12 @@ export class GraphSpans {
   readonly #usage: ModelUsageCollector;
   readonly #stopped: AbortSignal;
   readonly #hasCheckpoints: boolean;
+  readonly #findOuterSpan: () => string | undefined;
   readonly #tasks = new Map<string, TaskSpan>();
   readonly #runs = new Map<string, CallbackRun>();
 
-  /** Creates a recorder. `hasCheckpoints` is false if the checkpoints that tasks start from are not stored. */
-  constructor(trace: TraceRecorder, usage: ModelUsageCollector, stopped: AbortSignal, hasCheckpoints: boolean) {
+  constructor({ trace, usage, stopped, hasCheckpoints, findOuterSpan = () => undefined }: GraphSpansOptions) {
+    this.#findOuterSpan = findOuterSpan;
     this.#trace = trace;
     this.#usage = usage;
     this.#stopped = stopped;
@@ -359,9 +372,12 @@ export class GraphSpans {
    * Returns the parent of a run: the span of its caller, else that of its task, else of the longest namespace around it. The span id is
    * undefined for the attempt.
    */
-  #findParent(parent: string | undefined, ns: string): Partial<Pick<TaskSpan, "span_id" | "signal">> {
+  #findParent(
+    parent: string | undefined,
+    ns: string,
+  ): { readonly span_id: string | undefined; readonly signal?: AbortSignal | undefined } {
     const run = parent === undefined ? undefined : this.#runs.get(parent);
-    return run ?? this.#findTask(ns) ?? {};
+    return run ?? this.#findTask(ns) ?? { span_id: this.#findOuterSpan() };
   }
 
   #findTask(ns: string): TaskSpan | undefined {

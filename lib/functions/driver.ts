@@ -4,9 +4,11 @@ import type { EventCoroutine } from "../executor/coroutine.ts";
 import type { Json } from "../json.ts";
 import { copyJson } from "./copy-json.ts";
 import type { AgentFunction, FunctionJob, Interrupted } from "./function-job.ts";
+import type { FunctionSpans } from "./function-spans.ts";
 import type { InterruptGuard } from "./interrupt-guard.ts";
 import { InterruptSignal } from "./invocation.ts";
 import type { JobSchemas } from "./job-schemas.ts";
+import { createSpanMethod } from "./span-method.ts";
 import { findStream } from "./streams.ts";
 
 export type FunctionEvent =
@@ -32,7 +34,15 @@ export class FunctionEventQueue {
   /** Returns true if the caller runs inside a step. Replaced once the step context is loaded. */
   isInStep = (): boolean => false;
 
-  readonly reportUsage = (usage: ModelUsage): void =>
+  /** Adds usage to the span of the caller, unless an earlier attempt has reported it. Replaced if a trace is recorded. */
+  addToSpan = (_usage: ModelUsage, _in_step: boolean): void => {};
+
+  readonly reportUsage = (usage: ModelUsage): void => {
+    this.addToSpan(usage, this.isInStep());
+    this.reportCountedUsage(usage);
+  };
+  /** Reports usage that a span has already. */
+  readonly reportCountedUsage = (usage: ModelUsage): void =>
     this.push({ kind: "usage", usage: { ...usage }, in_step: this.isInStep() });
   /** Reports usage of a model stream that a step has returned. */
   readonly reportStepUsage = (usage: ModelUsage): void =>
@@ -62,10 +72,13 @@ const isPromise = (value: unknown): value is PromiseLike<unknown> =>
   (typeof value === "object" || typeof value === "function") &&
   typeof (value as { readonly then?: unknown }).then === "function";
 
+/** The job without the methods that the driver adds. */
+type DriverJob = Omit<FunctionJob, "emit" | "interrupt" | "spend" | "span">;
+
 /** The options of one call of a function. The driver adds members to the job. */
 export interface FunctionDriverOptions {
   readonly agent: AgentFunction;
-  readonly job: Omit<FunctionJob, "emit" | "interrupt" | "spend">;
+  readonly job: DriverJob;
   readonly signal: AbortSignal;
   /** Calls back in the next tick of the event loop if held-back frames must be emitted then; else does nothing. */
   readonly onNextTick: (then: () => void) => void;
@@ -73,19 +86,32 @@ export interface FunctionDriverOptions {
   /** The schemas of the arguments of `interrupt` and `emit`. */
   readonly schemas: Pick<JobSchemas, "checkArgument"> | null;
   readonly interruptGuard: InterruptGuard;
+  /** Null if no trace is recorded. */
+  readonly spans?: FunctionSpans | null;
 }
 
 export class FunctionDriver {
   readonly #agent: AgentFunction;
-  readonly #job: Omit<FunctionJob, "emit" | "interrupt" | "spend">;
+  readonly #job: DriverJob;
   readonly #signal: AbortSignal;
   readonly #onNextTick: (then: () => void) => void;
   readonly #eventQueue: FunctionEventQueue;
   readonly #schemas: FunctionDriverOptions["schemas"];
   readonly #interruptGuard: InterruptGuard;
+  readonly #spans: FunctionSpans | null;
   #iterator: AsyncIterator<unknown> | undefined;
 
-  constructor({ agent, job, signal, onNextTick, eventQueue, schemas, interruptGuard }: FunctionDriverOptions) {
+  constructor({
+    agent,
+    job,
+    signal,
+    onNextTick,
+    eventQueue,
+    schemas,
+    interruptGuard,
+    spans = null,
+  }: FunctionDriverOptions) {
+    this.#spans = spans;
     this.#schemas = schemas;
     this.#interruptGuard = interruptGuard;
     this.#agent = agent;
@@ -145,6 +171,10 @@ export class FunctionDriver {
         guard.requireNone();
         eventQueue.reportUsage(usage);
       },
+      span: createSpanMethod(
+        { spans: this.#spans, signal: this.#signal, reportUsage: eventQueue.reportCountedUsage },
+        guard.requireNone,
+      ),
       interrupt: (value: unknown): Interrupted => {
         guard.requireNone();
         const copy = copyJson(value, "interrupt value");
@@ -164,6 +194,7 @@ export class FunctionDriver {
     const eventQueue = this.#eventQueue;
     const { events } = eventQueue;
     signal.throwIfAborted();
+    const spans = this.#spans;
     let result: unknown;
     let [isDone, hasFailed, hasTicked] = [true, false, false];
     /** Ends the function with this error and wakes its driver. */
@@ -172,7 +203,7 @@ export class FunctionDriver {
       eventQueue.wake();
     };
     try {
-      result = work();
+      result = spans ? spans.run(work) : work();
       if (isPromise(result)) {
         isDone = false;
         Promise.resolve(result).then((value) => {

@@ -7,6 +7,7 @@ import { findResumeMismatch, toResumeMap } from "../executor/job-request.ts";
 import type { Message } from "../executor/message-types.ts";
 import { applyUpdates, getMessages } from "../executor/messages.ts";
 import { END, START } from "../executor/state-changes.ts";
+import type { TraceRecorder } from "../executor/trace.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { AgentDefinition } from "./agent.ts";
 import { copyJson } from "./copy-json.ts";
@@ -14,10 +15,12 @@ import { FunctionDriver, type FunctionEvent, FunctionEventQueue } from "./driver
 import type { DurableOperationsRuntime } from "./durable-operations.ts";
 import { createFrames, createInterruptFrames } from "./frames.ts";
 import type { FunctionJob } from "./function-job.ts";
+import type { FunctionSpans } from "./function-spans.ts";
 import { InterruptGuard } from "./interrupt-guard.ts";
 import { createTask, FunctionInvocation, InterruptSignal } from "./invocation.ts";
 import type { JobSchemas } from "./job-schemas.ts";
 import type { DurableOperations } from "./operations.ts";
+import { type ContextStorage, loadSpanStorage, type SpanContext } from "./span-context.ts";
 import { type BaseFunctionJob, type ContinuedCall, readHead, type ThreadHead } from "./thread-head.ts";
 
 /**
@@ -58,8 +61,10 @@ export function* execute(
     resumedTasks: head.resumedTasks,
     keptInput,
   });
+  const spans = job.trace ? yield* createSpans(job.trace, signal) : null;
   const interruptGuard = new InterruptGuard();
   const eventQueue = new FunctionEventQueue();
+  if (spans) eventQueue.addToSpan = createUsageCounter(spans, call);
   let runtime: DurableOperationsRuntime | undefined;
   let functionJob = createFunctionJob(job, head, initialState.values, signal);
   /** Opens the durable call that the run continues, or a new one. Resolves to false if it no longer exists. */
@@ -77,6 +82,7 @@ export function* execute(
       environment,
       continuedCall,
       hasStoredState,
+      spans,
     });
     if (openedCall) ({ runtime, functionJob } = openedCall);
     return openedCall !== null;
@@ -116,7 +122,7 @@ export function* execute(
     const driver = new FunctionDriver({
       agent,
       job: Object.assign(parsedJob, operations, { store }),
-      ...{ signal, onNextTick, eventQueue, schemas: jobSchemas, interruptGuard },
+      ...{ signal, onNextTick, eventQueue, schemas: jobSchemas, interruptGuard, spans },
     });
     try {
       for (const functionEvent of driver.run()) {
@@ -147,6 +153,34 @@ export function* execute(
     runtime?.close();
     if (eventQueue.isSuspended) job.journal?.abortSuspended();
   }
+}
+
+let spanModules: Promise<SpanModules> | undefined;
+let loadedSpans: SpanModules | undefined;
+interface SpanModules {
+  readonly FunctionSpans: typeof import("./function-spans.ts").FunctionSpans;
+  readonly storage: ContextStorage<SpanContext> | null;
+}
+
+/** Loads what records spans, once, and creates the spans of an attempt. */
+function* createSpans(trace: TraceRecorder, signal: AbortSignal): EventCoroutine<FunctionSpans> {
+  spanModules ??= Promise.all([import("./function-spans.ts"), loadSpanStorage()]).then(
+    ([{ FunctionSpans }, storage]) => ({
+      FunctionSpans,
+      storage,
+    }),
+  );
+  loadedSpans ??= (yield spanModules) as SpanModules;
+  return new loadedSpans.FunctionSpans(trace, loadedSpans.storage, signal);
+}
+
+/** Returns a function that adds usage to the span of its caller, unless an earlier attempt has reported it: see `reportUsage`. */
+function createUsageCounter(spans: FunctionSpans, call: FunctionInvocation): FunctionEventQueue["addToSpan"] {
+  let count = 0;
+  return (usage, in_step) => {
+    if (!in_step) count++;
+    if (in_step || count > call.reportedUsageCount) spans.addUsage(usage);
+  };
 }
 
 /** Loads the validation by schemas, which few agents have. */

@@ -31,6 +31,14 @@ export interface Interrupted {
   readonly "~interrupt": true;
 }
 
+/** The kind and the attributes of a span. */
+export interface SpanOptions {
+  /** What the span is. Default `custom`. */
+  readonly kind?: "custom" | "model" | "tool" | "retriever";
+  /** Facts about the work, without prompts and secrets: at most 32, and 4 KiB. */
+  readonly attributes?: { readonly [name: string]: string | number | boolean };
+}
+
 /**
  * The argument of an agent function: the run, a copy of the state that the function may change, and methods. `agent()`
  * gives it the types of the agent's schemas.
@@ -79,6 +87,23 @@ export interface FunctionJob<Types extends JobTypes = UntypedJob> extends Durabl
   emit(data: Types["custom"]): void;
   /** Adds tokens and cost to the usage stored with the run's trace. Values must not be negative; tokens are integers. */
   spend(usage: ModelUsage): void;
+  /**
+   * Calls `work` and records it as a span in the trace of the run, with its times, its error and the tokens that it spends. Returns
+   * the result of `work`, or throws its error. Spans that `work` starts lie in this one. If no traces are recorded, `work` is only
+   * called. Throws a TypeError for wrong arguments.
+   *
+   * @example
+   * ```ts
+   * import type { FunctionJob } from "greenroom";
+   *
+   * export const search = async ({ span, signal }: FunctionJob) => {
+   *   const load = () => fetch("https://example.com/search", { signal });
+   *   const response = await span("search", load, { kind: "retriever", attributes: { top_k: 5 } });
+   *   return await response.text();
+   * };
+   * ```
+   */
+  span<Returned>(name: string, work: () => Returned, options?: SpanOptions): Promise<Awaited<Returned>>;
   /**
    * Pauses the run until a client resumes it: `yield job.interrupt(value)`, or return it. The run ends and the thread
    * is interrupted. The run that resumes it calls the function again from its start, with the resume value in

@@ -9,6 +9,7 @@ import { findSchemaMismatch } from "../executor/schema-check.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { FunctionEventQueue } from "./driver.ts";
 import { type DurableOperationsRuntime, openDurableOperations } from "./durable-operations.ts";
+import type { FunctionSpans } from "./function-spans.ts";
 import type { FunctionInvocation } from "./invocation.ts";
 import type { BaseFunctionJob, ContinuedCall, ThreadHead } from "./thread-head.ts";
 
@@ -25,6 +26,8 @@ interface DurableCallRequest {
   readonly continuedCall: ContinuedCall | null;
   /** True if the run has stored a state. */
   readonly hasStoredState: boolean;
+  /** Null if no trace is recorded. */
+  readonly spans: FunctionSpans | null;
 }
 
 /**

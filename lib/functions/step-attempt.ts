@@ -4,26 +4,17 @@ import type { ModelUsage } from "../executor/contract.ts";
 import type { ActiveJournal } from "../executor/journal.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { copyJson } from "./copy-json.ts";
+import { type ContextStorage, createContextStorage } from "./span-context.ts";
 import { findTextStream } from "./streams.ts";
 
-/** An AsyncLocalStorage with the label of the step that the caller runs in. Null in a runtime without one. */
-export interface StepContextStorage {
-  run<Result>(label: string, work: () => Result): Result;
-  getStore(): string | undefined;
-}
+/** The storage of the label of the step that the caller runs in. */
+export type StepContextStorage = ContextStorage<string>;
 
 let stepContext: Promise<StepContextStorage | null> | undefined;
 
-/** Imports a module of the runtime. The comments keep bundlers from resolving it. */
-const importBuiltin = <Module>(name: string): Promise<Module> =>
-  import(/* webpackIgnore: true */ /* @vite-ignore */ name) as Promise<Module>;
-
 /** Loads the storage of the step that code runs in, once. Resolves to null on runtimes without it. */
 export function loadStepContextStorage(): Promise<StepContextStorage | null> {
-  stepContext ??= importBuiltin<{ readonly AsyncLocalStorage: new () => StepContextStorage }>("node:async_hooks").then(
-    ({ AsyncLocalStorage }) => new AsyncLocalStorage(),
-    () => null,
-  );
+  stepContext ??= createContextStorage<string>();
   return stepContext;
 }
 

@@ -2,6 +2,7 @@
 import type { Environment } from "../environment.ts";
 import { formatStepName, parseDuration } from "../executor/step-names.ts";
 import type { Json } from "../json.ts";
+import type { FunctionSpans } from "./function-spans.ts";
 import { emitStepStart, type JournalWriter, type JournalWriterOptions } from "./journal-writer.ts";
 import { type StepContext, StepError, type StepOptions } from "./operations.ts";
 import type { PendingWaits } from "./pending-waits.ts";
@@ -10,6 +11,8 @@ import { runStepAttempt, type StepAttemptResult, type StepContextStorage } from 
 
 export interface StepRunnerOptions extends JournalWriterOptions {
   readonly environment: Environment;
+  /** Null if no trace is recorded. */
+  readonly spans?: FunctionSpans | null;
 }
 
 const DEFAULT_BACKOFF_MS = 1_000;
@@ -46,7 +49,7 @@ export class StepRunner {
     { retries = 0, timeout, backoff = DEFAULT_BACKOFF_MS, retry = () => true }: StepOptions,
     work: (context: StepContext) => unknown,
   ): Promise<Json | undefined> {
-    const { journal, environment, call } = this.#options;
+    const { journal, environment, call, spans } = this.#options;
     const label = formatStepName(operation.name);
     const timeout_ms = timeout === undefined ? null : parseDuration(timeout, `${label}: timeout`);
     const pause_ms = parseDuration(backoff, `${label}: backoff`);
@@ -66,7 +69,10 @@ export class StepRunner {
           endWork = this.#waits.beginWork();
         }
         const startedAt = environment.now();
-        const attemptResult = await this.#runAttempt(operation, timeout_ms, (signal) => work({ key, attempt, signal }));
+        const attemptResult = await this.#runAttempt(operation, timeout_ms, (signal) => {
+          const run = (): unknown => work({ key, attempt, signal });
+          return spans && operation.kind === "step" ? spans.runStep(key, run) : run();
+        });
         if ("value" in attemptResult) {
           const { value, message } = attemptResult;
           const result = value === undefined ? {} : { value };

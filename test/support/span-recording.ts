@@ -1,6 +1,6 @@
 /** A recorder of spans for tests of their sources. It keeps all spans of one attempt with their times, and refuses wrong calls. */
 import assert from "node:assert/strict";
-import type { EndedSpan, StartedSpan, TraceRecorder } from "../../lib/executor/contract.ts";
+import type { EndedSpan, Executor, StartedSpan, TraceRecorder } from "../../lib/executor/contract.ts";
 
 /** A span as its source has recorded it. Times are of `performance.now()`. */
 export interface RecordedSpan extends StartedSpan {
@@ -17,13 +17,17 @@ export interface RecordedSpan extends StartedSpan {
 /** The id of the attempt, the parent of spans without one. */
 export const ATTEMPT_ID = "attempt";
 
+const STEP_ID = /^[0-9a-f]{16}$/;
+
 export class SpanRecording implements TraceRecorder {
   readonly attempt_id = ATTEMPT_ID;
   readonly spans: RecordedSpan[] = [];
 
   start(span: StartedSpan): string {
     const { parent_id } = span;
-    if (parent_id !== undefined && parent_id !== ATTEMPT_ID) assert.ok(this.#find(parent_id), `parent of ${span.name}`);
+    // Spans of steps are derived from the journal.
+    const isKnown = parent_id === undefined || parent_id === ATTEMPT_ID || STEP_ID.test(parent_id);
+    assert.ok(isKnown || this.#find(parent_id), `parent of ${span.name}`);
     const span_id = String(this.spans.length + 1);
     const inputCopy = copy(span.input);
     this.spans.push({
@@ -64,7 +68,8 @@ export class SpanRecording implements TraceRecorder {
   /** Returns the kinds and names from the attempt to a span. */
   path(span: RecordedSpan): string[] {
     const parent = span.parent_id === undefined ? undefined : this.#find(span.parent_id);
-    return [...(parent ? this.path(parent) : []), `${span.kind} ${span.name}`];
+    const isStep = parent === undefined && STEP_ID.test(span.parent_id ?? "");
+    return [...(parent ? this.path(parent) : isStep ? ["step"] : []), `${span.kind} ${span.name}`];
   }
 
   /** Returns one line for each span: its path, its try if it is not the first, and its status if it is not "ok". */
@@ -90,4 +95,15 @@ function copy(value: StartedSpan["input"]): unknown {
   if (!create) return undefined;
   const created = create();
   return created === undefined ? undefined : JSON.parse(JSON.stringify(created));
+}
+
+/** Returns the executor with a recorder for each of its attempts, which `attempts` lists. */
+export function recordSpans(executor: Executor): { readonly executor: Executor; readonly attempts: SpanRecording[] } {
+  const attempts: SpanRecording[] = [];
+  const execute: Executor["execute"] = (job, signal, environment) => {
+    const trace = new SpanRecording();
+    attempts.push(trace);
+    return executor.execute({ ...job, trace }, signal, environment);
+  };
+  return { executor: { ...executor, execute }, attempts };
 }

@@ -1,4 +1,5 @@
 /** Agents that must compile. Each is a form that the guides show, or that compiled before agents had types. */
+import type { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { Annotation, END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import type { Message as SdkMessage } from "@langchain/langgraph-sdk";
 import { type LanguageModel, streamText } from "ai";
@@ -16,10 +17,12 @@ import {
   type WireOf,
 } from "greenroom";
 import { createApp } from "greenroom/app";
+import { traceHandler } from "greenroom/langgraph";
 import * as v from "valibot";
 import { z } from "zod";
 
 declare const model: LanguageModel;
+declare const chatModel: BaseChatModel;
 
 /** R1: schemas of valibot type input, state, context and answers. */
 export const refund = agent(
@@ -190,3 +193,15 @@ export const annotated: Agent = agent({ state: v.object({ n: v.number() }) }, as
   return;
 });
 expectTypeOf<UpdateOf<undefined>>().toMatchTypeOf<{ messages?: unknown }>();
+
+/** R23: spans. */
+export async function spanning(job: FunctionJob) {
+  expectTypeOf(await job.span("a", () => 1)).toEqualTypeOf<number>();
+  expectTypeOf(await job.span("b", async () => new Map([["a", 1]]), { kind: "tool" })).toEqualTypeOf<
+    Map<string, number>
+  >();
+  expectTypeOf(
+    await job.span("c", () => {}, { attributes: { top_k: 5, cached: true, index: "a" } }),
+  ).toEqualTypeOf<void>();
+  await chatModel.invoke("Hi", { callbacks: [traceHandler(job)] });
+}

@@ -47,6 +47,14 @@ agent({ state: v.object({ n: v.number() }) }, () => ({ m: 1 }));
 job.checkpoints;
 // W25 a misspelt option: 'timout' does not exist
 job.wait("p", { timout: "1d" });
+// W36 a span of an unknown kind: Type '"step"' is not assignable to type
+job.span("s", () => 1, { kind: "step" });
+// W37 an attribute that is no scalar: Type '{ deep: number; }' is not assignable to type
+job.span("s", () => 1, { attributes: { nested: { deep: 1 } } });
+// W38 a span without work: Expected 2-3 arguments
+job.span("s");
+// W39 the executor's recorder: Property 'trace' does not exist
+job.trace;
 // W28 a message of an unknown type: is not assignable to type 'MessageLike'
 export const message: MessageLike = { type: "bot", content: "x" };
 // W29 members of another message: Property 'tool_calls' does not exist

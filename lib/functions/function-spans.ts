@@ -1,0 +1,125 @@
+/** The spans of a function: those that it names by `span()`, and where the others lie. Loaded if the attempt has a recorder. */
+import type { ModelUsage } from "../executor/contract.ts";
+import type { EndedSpan, SpanResult, TraceRecorder } from "../executor/trace.ts";
+import type { SpanOptions } from "./function-job.ts";
+import type { ContextStorage, SpanContext } from "./span-context.ts";
+
+/** The tokens and the cost that were spent in a span. */
+class SpentUsage {
+  #tokens_in = 0;
+  #tokens_out = 0;
+  #cost_usd: number | undefined;
+  #model: string | undefined;
+  #isEmpty = true;
+
+  add({ tokens_in = 0, tokens_out = 0, cost_usd, model }: ModelUsage): void {
+    this.#isEmpty = false;
+    this.#tokens_in += tokens_in;
+    this.#tokens_out += tokens_out;
+    if (cost_usd !== undefined) this.#cost_usd = (this.#cost_usd ?? 0) + cost_usd;
+    this.#model ??= model;
+  }
+
+  toResult(): SpanResult {
+    if (this.#isEmpty) return {};
+    return {
+      tokens: { in: this.#tokens_in, out: this.#tokens_out },
+      ...(this.#cost_usd === undefined ? {} : { cost_usd: this.#cost_usd }),
+      ...(this.#model === undefined ? {} : { response_model: this.#model }),
+    };
+  }
+}
+
+interface FunctionSpanContext extends SpanContext {
+  /** What `spend()` counts on; null outside of model and custom spans. */
+  readonly usage: SpentUsage | null;
+}
+
+/** Returns the digits of the id of a step's span, which the journal has. */
+export const toStepSpanId = (key: string): string => key.replaceAll("-", "").slice(0, 16);
+
+/** Returns a value as JSON keeps it; undefined if JSON cannot. */
+export function copyAsJson(value: unknown): unknown {
+  try {
+    return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
+  } catch {
+    return undefined;
+  }
+}
+
+export class FunctionSpans {
+  readonly trace: TraceRecorder;
+  readonly #storage: ContextStorage<SpanContext> | null;
+  readonly #signal: AbortSignal;
+
+  /** Creates the spans of one attempt. Without a storage all of them lie under the attempt. */
+  constructor(trace: TraceRecorder, storage: ContextStorage<SpanContext> | null, signal: AbortSignal) {
+    this.trace = trace;
+    this.#storage = storage;
+    this.#signal = signal;
+  }
+
+  /** Calls a part of the function, whose spans lie under the attempt. */
+  run<Result>(work: () => Result): Result {
+    return this.#runIn(undefined, null, work);
+  }
+
+  /** Calls the work of a step, whose spans lie under that of the step. */
+  runStep<Result>(key: string, work: () => Result): Result {
+    return this.#runIn(toStepSpanId(key), null, work);
+  }
+
+  /** Calls `work` in a span. Returns its result, or throws its error. */
+  async span(name: string, work: () => unknown, { kind = "custom", attributes }: SpanOptions): Promise<unknown> {
+    const outer = this.#findContext();
+    const usage = kind === "model" || kind === "custom" ? new SpentUsage() : (outer?.usage ?? null);
+    const parent_id = outer?.findSpan();
+    const span_id = this.trace.start({
+      ...{ kind, name },
+      ...(parent_id === undefined ? {} : { parent_id }),
+      ...(attributes ? { attributes } : {}),
+    });
+    const spent = (): SpanResult => (kind === "model" || kind === "custom" ? (usage?.toResult() ?? {}) : {});
+    try {
+      const result = await this.#runIn(span_id, usage, work);
+      this.trace.end(span_id, { status: "ok", ...spent(), output: () => copyAsJson(result) });
+      return result;
+    } catch (error) {
+      this.trace.end(span_id, { ...this.toFailure(error), ...spent() });
+      throw error;
+    }
+  }
+
+  /** Returns the end of a span whose work has thrown: interrupted if the run was stopped. */
+  toFailure(error: unknown): EndedSpan {
+    return this.#signal.aborted ? { status: "interrupted" } : { status: "error", error };
+  }
+
+  /** Adds usage to the innermost model or custom span. Does nothing outside of them. */
+  addUsage(usage: ModelUsage): void {
+    this.#findContext()?.usage?.add(usage);
+  }
+
+  /** Returns the innermost span of the running code; undefined for the attempt. */
+  readonly findSpan = (): string | undefined => this.#findContext()?.findSpan();
+
+  /** Returns the context of the running code. That of another run, which has called this one in process, does not count. */
+  #findContext(): FunctionSpanContext | undefined {
+    const context = this.#storage?.getStore() as FunctionSpanContext | undefined;
+    return context?.trace === this.trace ? context : undefined;
+  }
+
+  #runIn<Result>(span_id: string | undefined, usage: SpentUsage | null, work: () => Result): Result {
+    if (!this.#storage) return work();
+    const context: FunctionSpanContext = { trace: this.trace, usage, findSpan: () => span_id };
+    return this.#storage.run(context, work);
+  }
+}
+
+/** What `traceHandler` needs of the job of a function. */
+export interface FunctionTrace {
+  readonly spans: FunctionSpans | null;
+  readonly signal: AbortSignal;
+  /** Reports usage, without adding it to a span. */
+  reportUsage(usage: ModelUsage): void;
+}

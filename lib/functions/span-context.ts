@@ -1,0 +1,34 @@
+/** The span that code of an agent runs in. Shared by the sources of spans that LangGraph and functions do not call. */
+import type { TraceRecorder } from "../executor/trace.ts";
+
+/** An AsyncLocalStorage. */
+export interface ContextStorage<Context> {
+  run<Result>(context: Context, work: () => Result): Result;
+  getStore(): Context | undefined;
+}
+
+/** The place of running code in a trace. */
+export interface SpanContext {
+  readonly trace: TraceRecorder;
+  /** Returns the innermost span; undefined for the attempt itself. */
+  findSpan(): string | undefined;
+}
+
+/** Imports a module of the runtime. The comments keep bundlers from resolving it. */
+export const importBuiltin = <Module>(name: string): Promise<Module> =>
+  import(/* webpackIgnore: true */ /* @vite-ignore */ name) as Promise<Module>;
+
+/** Creates a storage. Resolves to null on runtimes without AsyncLocalStorage. */
+export const createContextStorage = <Context>(): Promise<ContextStorage<Context> | null> =>
+  importBuiltin<{ readonly AsyncLocalStorage: new () => ContextStorage<Context> }>("node:async_hooks").then(
+    ({ AsyncLocalStorage }) => new AsyncLocalStorage(),
+    () => null,
+  );
+
+let loading: Promise<ContextStorage<SpanContext> | null> | undefined;
+
+/** Loads the storage of the span that code runs in, once. Resolves to null on runtimes without one. */
+export function loadSpanStorage(): Promise<ContextStorage<SpanContext> | null> {
+  loading ??= createContextStorage<SpanContext>();
+  return loading;
+}
