@@ -21,6 +21,8 @@ export interface StartedSpan extends SpanDetails {
 /** The end of a span. `error` is what was thrown; the recorder keeps its name, and its message if the trace keeps copies. */
 export interface EndedSpan extends SpanResult {
   readonly status: "ok" | "error" | "interrupted";
+  /** How long the work took, if it has ended before this call. Default: until now. */
+  readonly duration_ms?: number;
   readonly error?: unknown;
   readonly output?: RecordedValue;
 }

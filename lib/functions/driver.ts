@@ -135,7 +135,7 @@ export class FunctionDriver {
     const guard = this.#interruptGuard;
     const result = yield* this.#runUntilSettled(() => this.#agent(this.#createJob()));
     guard.requireUsed(result);
-    const stream = findStream(result, eventQueue.reportUsage);
+    const stream = findStream(result, eventQueue.reportUsage, () => this.#spans?.createPartRecorder());
     if (!stream) {
       yield { kind: "returned", value: result };
       return;

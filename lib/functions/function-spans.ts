@@ -1,7 +1,9 @@
 /** The spans of a function: those that it names by `span()`, and where the others lie. Loaded if the attempt has a recorder. */
 import type { ModelUsage } from "../executor/contract.ts";
 import type { EndedSpan, SpanResult, TraceRecorder } from "../executor/trace.ts";
+import { copyAsJson } from "./copy-json.ts";
 import type { SpanOptions } from "./function-job.ts";
+import { createPartRecorder, OpenStreams, type PartRecorder } from "./open-streams.ts";
 import type { ContextStorage, SpanContext } from "./span-context.ts";
 
 /** The tokens and the cost that were spent in a span. */
@@ -38,35 +40,49 @@ interface FunctionSpanContext extends SpanContext {
 /** Returns the digits of the id of a step's span, which the journal has. */
 export const toStepSpanId = (key: string): string => key.replaceAll("-", "").slice(0, 16);
 
-/** Returns a value as JSON keeps it; undefined if JSON cannot. */
-export function copyAsJson(value: unknown): unknown {
-  try {
-    return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
-  } catch {
-    return undefined;
-  }
+/** A function or a step, whose spans lie in one place. */
+export interface SpanScope {
+  run<Result>(work: () => Result): Result;
+  /** Returns a recorder of the stream that it has returned. */
+  createPartRecorder(): PartRecorder;
 }
 
 export class FunctionSpans {
   readonly trace: TraceRecorder;
   readonly #storage: ContextStorage<SpanContext> | null;
   readonly #signal: AbortSignal;
+  readonly #root: SpanScope;
 
   /** Creates the spans of one attempt. Without a storage all of them lie under the attempt. */
   constructor(trace: TraceRecorder, storage: ContextStorage<SpanContext> | null, signal: AbortSignal) {
     this.trace = trace;
     this.#storage = storage;
     this.#signal = signal;
+    this.#root = this.#createScope(undefined);
   }
 
   /** Calls a part of the function, whose spans lie under the attempt. */
   run<Result>(work: () => Result): Result {
-    return this.#runIn(undefined, null, work);
+    return this.#root.run(work);
   }
 
-  /** Calls the work of a step, whose spans lie under that of the step. */
-  runStep<Result>(key: string, work: () => Result): Result {
-    return this.#runIn(toStepSpanId(key), null, work);
+  /** Returns a recorder of the stream that the function has returned. */
+  createPartRecorder(): PartRecorder {
+    return this.#root.createPartRecorder();
+  }
+
+  /** Returns the scope of one try of a step, whose spans lie under that of the step. */
+  createStepScope(key: string): SpanScope {
+    return this.#createScope(toStepSpanId(key));
+  }
+
+  #createScope(span_id: string | undefined): SpanScope {
+    const streams = new OpenStreams();
+    const context = { ...this.#createContext(span_id), streams };
+    return {
+      run: (work) => this.#runIn(context, work),
+      createPartRecorder: () => createPartRecorder(this.trace, streams, span_id),
+    };
   }
 
   /** Calls `work` in a span. Returns its result, or throws its error. */
@@ -81,7 +97,10 @@ export class FunctionSpans {
     });
     const spent = (): SpanResult => (kind === "model" || kind === "custom" ? (usage?.toResult() ?? {}) : {});
     try {
-      const result = await this.#runIn(span_id, usage, work);
+      const result = await this.#runIn(
+        { ...this.#createContext(span_id), usage, streams: outer?.streams ?? new OpenStreams() },
+        work,
+      );
       this.trace.end(span_id, { status: "ok", ...spent(), output: () => copyAsJson(result) });
       return result;
     } catch (error) {
@@ -109,10 +128,12 @@ export class FunctionSpans {
     return context?.trace === this.trace ? context : undefined;
   }
 
-  #runIn<Result>(span_id: string | undefined, usage: SpentUsage | null, work: () => Result): Result {
-    if (!this.#storage) return work();
-    const context: FunctionSpanContext = { trace: this.trace, usage, findSpan: () => span_id };
-    return this.#storage.run(context, work);
+  #createContext(span_id: string | undefined): Omit<FunctionSpanContext, "streams"> {
+    return { trace: this.trace, usage: null, findSpan: () => span_id, isStopped: () => this.#signal.aborted };
+  }
+
+  #runIn<Result>(context: FunctionSpanContext, work: () => Result): Result {
+    return this.#storage ? this.#storage.run(context, work) : work();
   }
 }
 

@@ -1,6 +1,7 @@
 /** Converts the parts of the AI SDK's `streamText` to messages. Loaded when a function first returns such a stream. */
-import type { ModelUsage } from "../executor/contract.ts";
+import type { EndedSpan, ModelUsage } from "../executor/contract.ts";
 import type { Json, JsonObject } from "../json.ts";
+import type { PartRecorder } from "./open-streams.ts";
 
 /** A part of `fullStream`. */
 export type StreamPart = Readonly<Record<string, unknown>> & { readonly type?: unknown };
@@ -10,18 +11,38 @@ export type CreateMessageDelta = (chunk: JsonObject | null, members: JsonObject)
 
 /**
  * Yields texts, tool calls and tool results of an AI SDK stream, and an update at the end of each step (`textDelta` is that of
- * `streamObject`). Reports the usage of each step. Throws the model's error.
+ * `streamObject`). Reports the usage of each step, and the parts to the recorder. Throws the model's error.
  */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each type of part
 export async function* readModelStream(
   parts: AsyncIterable<StreamPart>,
   reportUsage: (usage: ModelUsage) => void,
   createDelta: CreateMessageDelta,
+  recorder?: PartRecorder,
+): AsyncGenerator<unknown> {
+  if (!recorder) return yield* readParts(parts, reportUsage, createDelta);
+  let failure: EndedSpan | undefined;
+  try {
+    yield* readParts(parts, reportUsage, createDelta, (part) => recorder.record(part));
+  } catch (error) {
+    failure = { status: "error", error };
+    throw error;
+  } finally {
+    recorder.close(failure);
+  }
+}
+
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each type of part
+async function* readParts(
+  parts: AsyncIterable<StreamPart>,
+  reportUsage: (usage: ModelUsage) => void,
+  createDelta: CreateMessageDelta,
+  recordPart?: (part: StreamPart) => void,
 ): AsyncGenerator<unknown> {
   let toolCalls: JsonObject[] = [];
   let results: JsonObject[] = [];
   let isMessageOpen = false;
   for await (const part of parts) {
+    recordPart?.(part);
     const { type, toolCallId, toolName, preliminary } = part;
     const toolMembers = { tool_call_id: String(toolCallId), name: String(toolName) };
     if (type === "text-delta" || type === "tool-call") isMessageOpen = true;

@@ -1,5 +1,6 @@
 /** The span that code of an agent runs in. Shared by the sources of spans that LangGraph and functions do not call. */
 import type { TraceRecorder } from "../executor/trace.ts";
+import type { OpenStreams } from "./open-streams.ts";
 
 /** An AsyncLocalStorage. */
 export interface ContextStorage<Context> {
@@ -12,6 +13,10 @@ export interface SpanContext {
   readonly trace: TraceRecorder;
   /** Returns the innermost span; undefined for the attempt itself. */
   findSpan(): string | undefined;
+  /** Returns true once the run was stopped, so that errors are no failures. */
+  isStopped(): boolean;
+  /** The streams of the AI SDK that the function or step has opened. */
+  readonly streams: OpenStreams;
 }
 
 /** Imports a module of the runtime. The comments keep bundlers from resolving it. */
@@ -27,8 +32,15 @@ export const createContextStorage = <Context>(): Promise<ContextStorage<Context>
 
 let loading: Promise<ContextStorage<SpanContext> | null> | undefined;
 
-/** Loads the storage of the span that code runs in, once. Resolves to null on runtimes without one. */
+/**
+ * Loads the storage of the span that code runs in, once, and subscribes to the calls of the AI SDK. Resolves to null on runtimes without
+ * a storage.
+ */
 export function loadSpanStorage(): Promise<ContextStorage<SpanContext> | null> {
-  loading ??= createContextStorage<SpanContext>();
+  loading ??= createContextStorage<SpanContext>().then(async (storage) => {
+    const { subscribeToAiCalls } = await import("./ai-channel.ts");
+    await subscribeToAiCalls(storage);
+    return storage;
+  });
   return loading;
 }

@@ -4,6 +4,7 @@ import type { ModelUsage } from "../executor/contract.ts";
 import type { ActiveJournal } from "../executor/journal.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { copyJson } from "./copy-json.ts";
+import type { SpanScope } from "./function-spans.ts";
 import { type ContextStorage, createContextStorage } from "./span-context.ts";
 import { findTextStream } from "./streams.ts";
 
@@ -29,6 +30,8 @@ interface StepAttemptOptions {
   /** Streams a token of a message of the step. */
   streamToken(id: string, token: string): Promise<void>;
   reportUsage(usage: ModelUsage): void;
+  /** The place of the spans of the step; null if no trace is recorded. */
+  readonly scope: SpanScope | null;
 }
 
 /** The result of a step, and the message that it has streamed. */
@@ -44,7 +47,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
  * has settled when the run stops. A timeout aborts `work`'s signal and does not wait for it.
  */
 export async function runStepAttempt(
-  { label, signal, timeout_ms, stepContext, environment, journal, streamToken, reportUsage }: StepAttemptOptions,
+  { label, signal, timeout_ms, stepContext, environment, journal, streamToken, reportUsage, scope }: StepAttemptOptions,
   work: (signal: AbortSignal) => unknown,
 ): Promise<StepAttemptResult | { readonly error: unknown }> {
   await journal.ensureLease();
@@ -61,9 +64,10 @@ export async function runStepAttempt(
           timeout.reject(error);
         });
   timeout.promise.catch(() => {});
-  const runWork = async (): Promise<unknown> => work(controller.signal);
+  const callWork = async (): Promise<unknown> => work(controller.signal);
+  const runWork = (): Promise<unknown> => scope?.run(callWork) ?? callWork();
   const workPromise = (stepContext ? stepContext.run(label, runWork) : runWork()).then(async (value) => {
-    const stream = findTextStream(value, reportUsage);
+    const stream = findTextStream(value, reportUsage, () => scope?.createPartRecorder());
     return stream ? await streamReply(stream, controller.signal, environment.uuid(), streamToken) : { value };
   });
   workPromise.catch(() => {});

@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import { formatStepName, parseDuration } from "../executor/step-names.ts";
 import type { Json } from "../json.ts";
-import type { FunctionSpans } from "./function-spans.ts";
+import type { FunctionSpans, SpanScope } from "./function-spans.ts";
 import { emitStepStart, type JournalWriter, type JournalWriterOptions } from "./journal-writer.ts";
 import { type StepContext, StepError, type StepOptions } from "./operations.ts";
 import type { PendingWaits } from "./pending-waits.ts";
@@ -69,10 +69,9 @@ export class StepRunner {
           endWork = this.#waits.beginWork();
         }
         const startedAt = environment.now();
-        const attemptResult = await this.#runAttempt(operation, timeout_ms, (signal) => {
-          const run = (): unknown => work({ key, attempt, signal });
-          return spans && operation.kind === "step" ? spans.runStep(key, run) : run();
-        });
+        const scope = (operation.kind === "step" && spans?.createStepScope(key)) || null;
+        const run = (signal: AbortSignal): unknown => work({ key, attempt, signal });
+        const attemptResult = await this.#runAttempt(operation, { timeout_ms, scope }, run);
         if ("value" in attemptResult) {
           const { value, message } = attemptResult;
           const result = value === undefined ? {} : { value };
@@ -96,7 +95,7 @@ export class StepRunner {
   /** Runs one attempt of a step. Does not reject: an error is part of the result. Tokens of a stopped run are dropped. */
   #runAttempt(
     { name }: OperationUse,
-    timeout_ms: number | null,
+    { timeout_ms, scope }: { readonly timeout_ms: number | null; readonly scope: SpanScope | null },
     work: (signal: AbortSignal) => unknown,
   ): Promise<StepAttemptResult | { readonly error: unknown }> {
     const { signal, call, eventQueue } = this.#options;
@@ -107,6 +106,7 @@ export class StepRunner {
     const attemptOptions = {
       label: formatStepName(name),
       timeout_ms,
+      scope,
       stepContext: this.#stepContext,
       streamToken,
       reportUsage: eventQueue.reportStepUsage,

@@ -2,6 +2,10 @@
 import type { ModelUsage } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import type { StreamPart } from "./model-stream.ts";
+import type { PartRecorder } from "./open-streams.ts";
+
+/** Creates a recorder of the parts of a model stream; undefined if no trace is recorded. */
+export type CreatePartRecorder = () => PartRecorder | undefined;
 
 /** An addition to the open message: the chunk that subscribers get, and members of the whole message. */
 export class MessageDelta {
@@ -15,14 +19,19 @@ export class MessageDelta {
 
 /**
  * Returns the elements of a result that is a stream; null for any other value. `reportUsage` gets the tokens of model
- * streams.
+ * streams, and the recorder their parts.
  */
-export function findStream(result: unknown, reportUsage: (usage: ModelUsage) => void): AsyncIterable<unknown> | null {
+export function findStream(
+  result: unknown,
+  reportUsage: (usage: ModelUsage) => void,
+  createRecorder?: CreatePartRecorder,
+): AsyncIterable<unknown> | null {
   if (isAsyncIterable(result)) return result;
   const streams = (result ?? {}) as { readonly fullStream?: unknown; readonly textStream?: unknown };
   // The AI SDK omits model errors from `textStream`, and creates a stream at each access, so each member is read once.
   const parts = streams.fullStream;
-  if (isAsyncIterable(parts)) return streamModelMessages(parts as AsyncIterable<StreamPart>, reportUsage);
+  if (isAsyncIterable(parts))
+    return streamModelMessages(parts as AsyncIterable<StreamPart>, reportUsage, createRecorder?.());
   const text = streams.textStream;
   return isAsyncIterable(text) ? text : null;
 }
@@ -34,8 +43,9 @@ export function findStream(result: unknown, reportUsage: (usage: ModelUsage) => 
 export function findTextStream(
   result: unknown,
   reportUsage: (usage: ModelUsage) => void,
+  createRecorder?: CreatePartRecorder,
 ): AsyncIterable<unknown> | null {
-  const stream = findStream(result, reportUsage);
+  const stream = findStream(result, reportUsage, createRecorder);
   return stream && !isAsyncIterable(result) ? filterTexts(stream) : stream;
 }
 
@@ -46,9 +56,10 @@ async function* filterTexts(items: AsyncIterable<unknown>): AsyncGenerator<unkno
 async function* streamModelMessages(
   parts: AsyncIterable<StreamPart>,
   reportUsage: (usage: ModelUsage) => void,
+  recorder: PartRecorder | undefined,
 ): AsyncGenerator<unknown> {
   const { readModelStream } = await import("./model-stream.ts");
-  yield* readModelStream(parts, reportUsage, (chunk, members) => new MessageDelta(chunk, members));
+  yield* readModelStream(parts, reportUsage, (chunk, members) => new MessageDelta(chunk, members), recorder);
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {

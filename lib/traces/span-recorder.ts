@@ -108,7 +108,7 @@ export class SpanRecorder implements TraceRecorder {
     const keptOutput = output && keeper.keepValue(output, span, "output");
     if (keptOutput) span.output = keptOutput;
     this.#sum(span);
-    this.#close(span, status);
+    this.#close(span, status, result.duration_ms);
   }
 
   noteFirstToken(span_id: string): void {
@@ -178,9 +178,9 @@ export class SpanRecorder implements TraceRecorder {
   }
 
   /** Ends a span. One above the limit is kept if it failed and the run has room for that. */
-  #close(span: MutableSpan, status: SpanStatus): void {
+  #close(span: MutableSpan, status: SpanStatus, duration_ms = this.#options.now() - span.start_ms): void {
     span.status = status;
-    span.duration_ms = roundMs(Math.max(0, this.#options.now() - span.start_ms));
+    span.duration_ms = roundMs(Math.max(0, duration_ms));
     if (status === "error") this.totals.errors++;
     this.#open.delete(span.span_id);
     if (!this.#spare.delete(span.span_id)) this.#unsaved.add(span);

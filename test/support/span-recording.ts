@@ -42,7 +42,7 @@ export class SpanRecording implements TraceRecorder {
   end(span_id: string, result: EndedSpan): void {
     const span = this.#find(span_id);
     if (!span || span.ended !== undefined) return;
-    span.ended = performance.now();
+    span.ended = result.duration_ms === undefined ? performance.now() : span.started + result.duration_ms;
     span.result = result;
     const outputCopy = copy(result.output);
     if (outputCopy !== undefined) span.outputCopy = outputCopy;

@@ -1,0 +1,148 @@
+/** The streams of the AI SDK that code of an agent has opened, and the spans of their model calls. */
+import type { EndedSpan, SpanResult, SpanTokens, TraceRecorder } from "../executor/trace.ts";
+import { copyAsJson } from "./copy-json.ts";
+import type { StreamPart } from "./model-stream.ts";
+
+/** The model call of one step of a stream. */
+export interface StreamedCall {
+  readonly span_id: string;
+  readonly call_id: unknown;
+}
+
+/** Records the parts of a stream that a function or a step has returned. */
+export interface PartRecorder {
+  record(part: StreamPart): void;
+  /** Ends what is open: with the error, or because nobody reads the stream further. */
+  close(failure?: EndedSpan): void;
+}
+
+/** The streams of one function or step. */
+export class OpenStreams {
+  /** The calls of `streamText` that the channel of the AI SDK has announced. */
+  readonly callIds = new Set<unknown>();
+  /** The calls of models that no reader has taken, in their order. */
+  readonly calls: StreamedCall[] = [];
+  /** True while a returned stream is read: its parts end the calls. */
+  isRead = false;
+}
+
+type Usage = Readonly<Record<string, unknown>>;
+
+const toCount = (value: unknown): number | undefined =>
+  typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
+
+/** Returns the tokens of a call. Parts have numbers with details beside them, results of models have objects. */
+export function readTokens(usage: unknown): SpanTokens | undefined {
+  if (typeof usage !== "object" || usage === null) return undefined;
+  const {
+    inputTokens,
+    outputTokens,
+    inputTokenDetails,
+    outputTokenDetails,
+    cachedInputTokens,
+    reasoningTokens,
+    tokens,
+  } = usage as Usage;
+  const input = { total: inputTokens ?? tokens, ...(inputTokens as object), ...(inputTokenDetails as object) } as Usage;
+  const output = { total: outputTokens, ...(outputTokens as object), ...(outputTokenDetails as object) } as Usage;
+  const counts = {
+    in: toCount(input.total),
+    out: toCount(output.total),
+    cache_read: toCount(input.cacheReadTokens ?? input.cacheRead ?? cachedInputTokens) || undefined,
+    cache_write: toCount(input.cacheWriteTokens ?? input.cacheWrite) || undefined,
+    reasoning: toCount(output.reasoningTokens ?? output.reasoning ?? reasoningTokens) || undefined,
+  };
+  const known = Object.entries(counts).filter(([, count]) => count !== undefined);
+  return known.length > 0 ? Object.fromEntries(known) : undefined;
+}
+
+/** Returns what a model call says at its end. */
+export function readModelResult(result: unknown): SpanResult {
+  const { usage, finishReason, response } = (result ?? {}) as Usage;
+  const { id, modelId } = (response ?? {}) as Usage;
+  const tokens = readTokens(usage);
+  const reason = typeof finishReason === "string" ? finishReason : (finishReason as Usage | undefined)?.unified;
+  return {
+    ...(tokens ? { tokens } : {}),
+    ...(typeof reason === "string" ? { finish_reasons: [reason] } : {}),
+    ...(typeof id === "string" ? { response_id: id } : {}),
+    ...(typeof modelId === "string" ? { response_model: modelId } : {}),
+  };
+}
+
+/** Returns the duration and the first token of a step, which the AI SDK measures since version 7. */
+function readTimes({ performance }: StreamPart): Pick<EndedSpan, "duration_ms" | "first_token_ms"> {
+  const { responseTimeMs, timeToFirstOutputMs } = (performance ?? {}) as Usage;
+  return {
+    ...(typeof responseTimeMs === "number" ? { duration_ms: responseTimeMs } : {}),
+    ...(typeof timeToFirstOutputMs === "number" ? { first_token_ms: timeToFirstOutputMs } : {}),
+  };
+}
+
+/** The parts that a model has written first. */
+const OUTPUT_PARTS: readonly unknown[] = [
+  "text-delta",
+  "reasoning-delta",
+  "reasoning",
+  "tool-input-start",
+  "tool-call",
+];
+
+/**
+ * Creates a recorder of a returned stream. The channel of the AI SDK has started the spans of model calls and tools; if there is no
+ * channel, the parts start them.
+ */
+export function createPartRecorder(
+  trace: TraceRecorder,
+  streams: OpenStreams,
+  parent_id: string | undefined,
+): PartRecorder {
+  const parent = parent_id === undefined ? {} : { parent_id };
+  const tools = new Map<unknown, string>();
+  let model: string | undefined;
+  streams.isRead = true;
+  const hasChannel = (): boolean => streams.callIds.size > 0;
+  const startModel = (): void => {
+    model ??= trace.start({ kind: "model", name: "model", operation: "chat", ...parent });
+  };
+  /** Takes the next call that the channel has announced. */
+  const takeModel = (): void => {
+    model = streams.calls.shift()?.span_id;
+  };
+  const startTool = ({ toolCallId, toolName, input, providerExecuted }: StreamPart): void => {
+    if (hasChannel() || providerExecuted === true) return;
+    const details = { name: String(toolName), tool_call_id: String(toolCallId), input: () => copyAsJson(input) };
+    tools.set(toolCallId, trace.start({ kind: "tool", ...details, ...parent }));
+  };
+  const endTool = ({ toolCallId }: StreamPart, result: EndedSpan): void => {
+    const span_id = tools.get(toolCallId);
+    if (span_id !== undefined) trace.end(span_id, result);
+    tools.delete(toolCallId);
+  };
+  const handlers: Readonly<Record<string, (part: StreamPart) => void>> = {
+    start: () => (hasChannel() ? undefined : startModel()),
+    "start-step": () => (hasChannel() ? takeModel() : startModel()),
+    "tool-call": startTool,
+    "tool-error": (part) => endTool(part, { status: "error", error: part.error }),
+    "tool-result": (part) => {
+      if (part.preliminary !== true) endTool(part, { status: "ok", output: () => copyAsJson(part.output) });
+    },
+    "finish-step": (part) => {
+      if (model !== undefined) trace.end(model, { status: "ok", ...readModelResult(part), ...readTimes(part) });
+      model = undefined;
+    },
+  };
+  return {
+    record(part) {
+      const { type } = part;
+      if (model !== undefined && OUTPUT_PARTS.includes(type)) trace.noteFirstToken(model);
+      if (typeof type === "string" && Object.hasOwn(handlers, type)) handlers[type]?.(part);
+    },
+    close(failure = { status: "interrupted" }) {
+      streams.isRead = false;
+      const calls = streams.calls.splice(0).map(({ span_id }) => span_id);
+      for (const span_id of [...(model === undefined ? [] : [model]), ...calls, ...tools.values()])
+        trace.end(span_id, failure);
+    },
+  };
+}
