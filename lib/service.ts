@@ -340,7 +340,7 @@ function createReports(
  */
 function createStop(
   opened: OpenStorage,
-  { worker, crons, webhooks, hub, events }: ServiceParts,
+  { worker, crons, webhooks, hub, events, flushTraces }: ServiceParts,
   calls: InFlightCalls,
   stopJobs: () => Promise<void>,
 ): Service["stop"] {
@@ -355,6 +355,7 @@ function createStop(
     const jobs = stopJobs();
     await Promise.all([crons.stop(), worker.stop(grace_ms)]);
     await webhooks.stop();
+    await withTimeout(opened.environment, SHUTDOWN_CALLS_TIMEOUT_MS, flushTraces(), undefined);
     hub.close();
     events.close();
     opened.bus.close();

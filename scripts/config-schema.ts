@@ -22,7 +22,7 @@ interface JsonSchema {
 /** The options that greenroom.json has. The others are code. */
 const OPTIONS = [
   ...["deployment", "public_base_url", "auth", "worker", "limits", "retention", "feedback", "usage", "webhooks"],
-  ...["http", "store", "checkpointer", "crons"],
+  ...["http", "store", "checkpointer", "traces", "crons"],
 ];
 
 const moduleExport = (description: string): JsonSchema => ({
@@ -39,6 +39,42 @@ const CODE_OPTIONS: Readonly<Record<string, JsonSchema | null>> = {
     "`./file.ts:export`: a function from texts to vectors, or an object with embedDocuments.",
   ),
   "http.app": moduleExport("`./file.ts:export`: your own routes, a function or an object with fetch."),
+  "traces.record": {
+    description:
+      "`all` keeps the spans of all runs, `none` stores nothing. An object keeps those of some runs, and of all runs what lists show.",
+    default: "all",
+    anyOf: [
+      { enum: ["all", "none"] },
+      {
+        type: "object",
+        properties: {
+          sample: {
+            ...{ description: "The share of runs whose spans are kept.", default: 1 },
+            ...{ type: "number", minimum: 0, maximum: 1 },
+          },
+          failed: {
+            ...{ description: "Keeps the spans of other runs, too, if they fail.", default: true, type: "boolean" },
+          },
+          slow_ms: {
+            description: "Keeps the spans of other runs, too, if their active time reaches this.",
+            ...{ type: "integer", minimum: 0 },
+          },
+        },
+        additionalProperties: false,
+      },
+    ],
+  },
+  "traces.retention_ms": {
+    description: "The time for which traces are kept after the end of their run. Null keeps them as long as the run.",
+    default: 604_800_000,
+    anyOf: [{ type: "integer", minimum: 0 }, { type: "null" }],
+  },
+  "traces.redact": moduleExport("`./file.ts:export`: a function that replaces or omits each value before it is kept."),
+  "traces.sinks": {
+    type: "array",
+    items: moduleExport("`./file.ts:export`: an object that gets the spans of all runs, for example `otel()`."),
+    description: "Get the spans of all runs, whatever `record` says. Default: none.",
+  },
   "webhooks.loopback": null,
   "webhooks.transport": null,
 };

@@ -41,6 +41,8 @@ export interface FileConfig {
   readonly graphs: readonly ConfiguredGraph[];
   /** The module exports that other keys name, by key. The options in `service` omit them. */
   readonly modules: Readonly<Partial<Record<ModuleKey, ModuleExport>>>;
+  /** The module exports that `traces.sinks` names. The options in `service` omit them. */
+  readonly sinks: readonly ModuleExport[];
   readonly service: Pick<ServiceOptions, ServiceOption>;
   readonly env: Readonly<Record<string, string>>;
   /** The file with those variables, absolute; it may be missing. */
@@ -67,13 +69,14 @@ const SERVICE_OPTIONS = [
   "http",
   "store",
   "checkpointer",
+  "traces",
   "crons",
 ] as const;
 
 type ServiceOption = (typeof SERVICE_OPTIONS)[number];
 
 /** Keys that name the export of a file. */
-const MODULE_KEYS = ["auth.path", "store.index.embed", "http.app"] as const;
+const MODULE_KEYS = ["auth.path", "store.index.embed", "http.app", "traces.redact"] as const;
 type ModuleKey = (typeof MODULE_KEYS)[number];
 
 /** Options that are code, and what the file has in their place. */
@@ -176,7 +179,8 @@ export function readConfig(path: string | undefined): FileConfig {
   const unsupported = inputIssues.filter(({ type }) => isLangGraph && type === UNKNOWN_OPTION);
   problems.push(...inputIssues.filter((issue) => !unsupported.includes(issue)).map(formatIssue));
   const options = Object.fromEntries(Object.entries(validMembers).filter(([name]) => isOption(name)));
-  const { modules, service } = readModules(isLangGraph ? withLangGraphPrefix(options) : options, absolute, problems);
+  const moduleOptions = isLangGraph ? withLangGraphPrefix(options) : options;
+  const { modules, sinks, service } = readModules(moduleOptions, absolute, problems);
   const warnings: string[] = [];
   const env = readEnv(content.env, absolute, problems, warnings);
   return {
@@ -184,6 +188,7 @@ export function readConfig(path: string | undefined): FileConfig {
     graph_ids: isRecord(content.graphs) ? Object.keys(content.graphs) : [],
     graphs,
     modules,
+    sinks,
     service,
     env,
     env_file: typeof content.env === "string" ? resolve(dirname(absolute), content.env) : undefined,
@@ -257,7 +262,11 @@ function parseModuleExport(path: unknown, file: string): ModuleExport | string {
 }
 
 /** The options, and apart from them what they take from files. */
-function readModules(options: JsonObject, file: string, problems: string[]): Pick<FileConfig, "modules" | "service"> {
+function readModules(
+  options: JsonObject,
+  file: string,
+  problems: string[],
+): Pick<FileConfig, "modules" | "sinks" | "service"> {
   const modules: [ModuleKey, ModuleExport][] = [];
   let service = options;
   for (const key of MODULE_KEYS) {
@@ -274,7 +283,23 @@ function readModules(options: JsonObject, file: string, problems: string[]): Pic
   }
   const index = isRecord(options.store) ? options.store.index : undefined;
   if (isRecord(index) && index.embed === undefined) problems.push("store.index.embed: missing");
-  return { modules: Object.fromEntries(modules), service };
+  const [paths, serviceOptions] = takeAtPath(service, ["traces", "sinks"]);
+  return { modules: Object.fromEntries(modules), sinks: readSinks(paths, file, problems), service: serviceOptions };
+}
+
+/** Returns the module exports that the value of `traces.sinks` names. */
+function readSinks(paths: unknown, file: string, problems: string[]): readonly ModuleExport[] {
+  if (paths === undefined) return [];
+  if (!Array.isArray(paths)) {
+    problems.push('traces.sinks: must be a list of texts of the form "./file.ts:export"');
+    return [];
+  }
+  return paths.flatMap((path: unknown, index) => {
+    const moduleExport = parseModuleExport(path, file);
+    if (typeof moduleExport !== "string") return moduleExport;
+    problems.push(`traces.sinks.${index}: ${moduleExport}`);
+    return [];
+  });
 }
 
 /** A `langgraph.json` may use the prefix that is LangGraph's default, and Greenroom's. */

@@ -46,6 +46,9 @@ const isGenerator = (value: unknown): boolean =>
   /^(?:Async)?GeneratorFunction$/.test(Object.prototype.toString.call(value).slice(8, -1));
 
 type Custom = NonNullable<NonNullable<ServiceOptions["auth"]>["custom"]>;
+type Traces = NonNullable<ServiceOptions["traces"]>;
+type Redact = NonNullable<Traces["redact"]>;
+type Sink = NonNullable<Traces["sinks"]>[number];
 type Embed = NonNullable<NonNullable<ServiceOptions["store"]>["index"]>["embed"];
 
 /** The module exports that a configuration may name, by key. */
@@ -53,6 +56,7 @@ interface Modules {
   readonly "auth.path"?: Custom;
   readonly "store.index.embed"?: Embed;
   readonly "http.app"?: App;
+  readonly "traces.redact"?: Redact;
 }
 
 type ModuleKey = keyof Modules;
@@ -80,6 +84,10 @@ const moduleKinds: {
     description: "a function, or an object with fetch",
     convert: (value) => (typeof value === "function" || findMethod(value, "fetch") ? (value as App) : undefined),
   },
+  "traces.redact": {
+    description: "a function",
+    convert: (value) => (typeof value === "function" ? (value as Redact) : undefined),
+  },
 };
 
 /** Returns the method, not bound; undefined if there is none. */
@@ -105,4 +113,23 @@ export async function loadModules(
     }
   }
   return { modules: Object.fromEntries(modules) as Modules, problems };
+}
+
+/** Imports the sinks of traces. `problems` names, by key, what cannot be used. */
+export async function loadSinks(
+  moduleExports: readonly ModuleExport[],
+): Promise<{ readonly sinks: readonly Sink[]; readonly problems: readonly string[] }> {
+  const problems: string[] = [];
+  const sinks: Sink[] = [];
+  for (const [index, moduleExport] of moduleExports.entries()) {
+    try {
+      const sink = await loadExport(moduleExport);
+      if (!findMethod(sink, "onSpanStarted") && !findMethod(sink, "onSpanEnded"))
+        throw new TypeError(`${moduleExport.export} is not an object with onSpanStarted or onSpanEnded`);
+      sinks.push(sink as Sink);
+    } catch (error) {
+      problems.push(`traces.sinks.${index}: ${(error as Error).message}`);
+    }
+  }
+  return { sinks, problems };
 }

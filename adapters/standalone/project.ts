@@ -8,7 +8,7 @@ import type { CommandOptions } from "./command-options.ts";
 import { type FileConfig, readConfig } from "./config.ts";
 import type { LocalApi } from "./local.ts";
 import type { Log } from "./log.ts";
-import { loadGraphs, loadModules } from "./modules.ts";
+import { loadGraphs, loadModules, loadSinks } from "./modules.ts";
 
 export interface Project {
   /** The configuration file's name. */
@@ -49,8 +49,9 @@ export async function loadProject({
   }
   const loaded = await loadGraphs(config.graphs, config.file);
   const { modules, problems: moduleProblems } = await loadModules(config.modules);
-  const { "auth.path": custom, "store.index.embed": embed, "http.app": app } = modules;
-  const { worker, auth, store, usage, webhooks } = config.service;
+  const { sinks, problems: sinkProblems } = await loadSinks(config.sinks);
+  const { "auth.path": custom, "store.index.embed": embed, "http.app": app, "traces.redact": redact } = modules;
+  const { worker, auth, store, usage, traces, webhooks } = config.service;
   const public_base_url = options.public_base_url?.value ?? config.service.public_base_url;
   const settings: Project["settings"] = {
     ...config.service,
@@ -58,6 +59,13 @@ export async function loadProject({
     executor: local.wrapExecutor(loaded.executor),
     auth: { ...auth, ...(custom ? { custom } : {}) },
     ...(store?.index && embed ? { store: { ...store, index: { ...store.index, embed } } } : {}),
+    traces: {
+      // A developer looks at prompts and answers. No other start keeps them unless it is told to.
+      ...(options.dev ? { content: "all" } : {}),
+      ...traces,
+      ...(redact ? { redact } : {}),
+      ...(sinks.length > 0 ? { sinks } : {}),
+    },
     usage: { ...usage, ...readUsageEnabled(process.env.GREENROOM_USAGE_ENABLED) },
     public_base_url: public_base_url ?? (() => getUrl() || undefined),
     // A relative URL is one of this server.
@@ -66,7 +74,7 @@ export async function loadProject({
     environment: { log: log.write },
     ...(log.onRunFinished ? { onRunFinished: log.onRunFinished } : {}),
   };
-  const problems = [...config.problems, ...loaded.problems, ...moduleProblems];
+  const problems = [...config.problems, ...loaded.problems, ...moduleProblems, ...sinkProblems];
   const rename = (problem: string): string =>
     problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:");
   problems.push(...findSettingsProblems(settings, config.graph_ids, problems, rename));

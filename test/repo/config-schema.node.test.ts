@@ -30,6 +30,8 @@ const MODULES: Readonly<Record<string, unknown>> = {
   "auth.path": "./auth.ts:auth",
   "store.index.embed": "./embed.ts:embed",
   "http.app": "./app.ts:app",
+  "traces.redact": "./traces.ts:redact",
+  "traces.sinks[]": "./traces.ts:sink",
 };
 /** Values of options that are texts of a certain form, or need others beside them. */
 const TEXTS: Readonly<Record<string, unknown>> = {
@@ -108,7 +110,7 @@ function createConfig(path: readonly string[], value: JsonObject): JsonObject {
 }
 
 function createProject(folder: string): void {
-  for (const file of ["agent.ts", "auth.ts", "embed.ts", "app.ts"]) writeFileSync(join(folder, file), "");
+  for (const file of ["agent.ts", "auth.ts", "embed.ts", "app.ts", "traces.ts"]) writeFileSync(join(folder, file), "");
 }
 
 /** The configurations of docs, templates and examples. */

@@ -1,0 +1,176 @@
+/** What traces keep of values: nothing, references, or copies without secrets that `redact` has seen. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Json } from "../../../lib/json.ts";
+import type { SpanValue } from "../../../lib/storage/spans.ts";
+import { ContentKeeper, hashText, resolveValue } from "../../../lib/traces/content.ts";
+import type { RedactedSpan } from "../../../lib/traces/options.ts";
+
+const tool = { kind: "tool", name: "weather" } as const;
+const ref: SpanValue = { ref: { checkpoint_id: "c", namespace: [] } };
+
+type Options = ConstructorParameters<typeof ContentKeeper>[0];
+
+const createKeeper = (options: Partial<Options> = {}): ContentKeeper =>
+  new ContentKeeper({ content: "all", max_bytes: 1_000, redact: null, counters: { redact_failed: 0 }, ...options });
+
+/** Returns the value of an output, as a reader of stored spans gets it. */
+function keep(keeper: ContentKeeper, value: unknown): Json | undefined {
+  const kept = keeper.keepValue(() => value, tool, "output");
+  if (!kept || "ref" in kept) return undefined;
+  const stored = JSON.parse(JSON.stringify(keeper.toStored(kept)));
+  const contents = new Map(keeper.drain().map(({ hash, json }) => [hash, JSON.parse(json) as Json]));
+  assert.deepEqual(resolveValue(stored, contents), kept);
+  return kept.value;
+}
+
+describe("values", () => {
+  it("are not kept and not made unless copies are", () => {
+    const make = (): never => assert.fail("made");
+    const references = createKeeper({ content: "references" });
+    assert.equal(references.keepValue(make, tool, "input"), undefined);
+    assert.deepEqual(references.keepValue(ref, tool, "input"), ref);
+    const none = createKeeper({ content: "none" });
+    assert.equal(none.keepValue(make, tool, "input"), undefined);
+    assert.equal(none.keepValue(ref, tool, "input"), undefined);
+    assert.deepEqual(createKeeper().keepValue(ref, tool, "input"), ref);
+  });
+
+  it("are copied as they are at that time", () => {
+    const value = { city: "Rome", days: [1, 2] };
+    const keeper = createKeeper();
+    const kept = keeper.keepValue(() => value, tool, "input");
+    value.city = "Oslo";
+    assert.deepEqual(kept, { value: { city: "Rome", days: [1, 2] }, bytes: 28, truncated: false });
+  });
+
+  it("have no secrets, at any depth", () => {
+    const value = {
+      api_key: "marker",
+      headers: { Authorization: "marker", accept: "x" },
+      list: [{ password: "marker" }],
+    };
+    assert.deepEqual(keep(createKeeper(), value), { headers: { accept: "x" }, list: [{}] });
+  });
+
+  it("are omitted if they cannot be copied or made", () => {
+    const cycle: Record<string, unknown> = {};
+    cycle["self"] = cycle;
+    assert.equal(keep(createKeeper(), cycle), undefined);
+    assert.equal(keep(createKeeper(), undefined), undefined);
+    assert.equal(
+      keep(createKeeper(), () => 1),
+      undefined,
+    );
+    const failing = (): never => {
+      throw new Error("no");
+    };
+    assert.equal(createKeeper().keepValue(failing, tool, "input"), undefined);
+    assert.deepEqual(keep(createKeeper(), { big: 1n, bytes: new Uint8Array(3) }), {
+      big: "1",
+      bytes: { type: "file", mime: null, bytes: 3 },
+    });
+  });
+
+  it("above the limit are cut, with their full size", () => {
+    const kept = createKeeper({ max_bytes: 256 }).keepValue(() => "ä".repeat(300), tool, "input");
+    assert.deepEqual(kept, { value: "ä".repeat(128), bytes: 602, truncated: true });
+  });
+
+  it("are stored once per run, messages one by one", () => {
+    const keeper = createKeeper();
+    const messages = ["a", "b", "c"].map((name) => ({ role: "user", content: name.repeat(100) }));
+    const prompts = [messages.slice(0, 2), messages, { messages, topic: "x" }];
+    const kept = prompts.map((prompt) => keeper.keepValue(() => prompt, tool, "input") as SpanValue);
+    const contents = keeper.drain();
+    assert.deepEqual(
+      contents.map(({ json }) => JSON.parse(json)),
+      messages,
+    );
+    const byHash = new Map(contents.map(({ hash, json }) => [hash, JSON.parse(json) as Json]));
+    const resolved = kept.map((value) => resolveValue(keeper.toStored(value), byHash));
+    assert.deepEqual(
+      resolved.map((value) => "value" in value && value.value),
+      prompts,
+    );
+    assert.deepEqual(keeper.drain(), []);
+  });
+
+  it("of one run have 64 times the limit at most; later ones are null", () => {
+    const keeper = createKeeper({ max_bytes: 256 });
+    const values = Array.from({ length: 70 }, (_, n) => keep(keeper, `${n}`.padEnd(250, "x")));
+    assert.equal(values.filter((value) => value === null).length, 5);
+    assert.ok(keeper.bytes <= 64 * 256);
+    const later = createKeeper({ max_bytes: 256 });
+    later.addEarlierBytes(64 * 256);
+    assert.equal(keep(later, "anything"), null);
+  });
+
+  it("have hashes that differ where the values differ", () => {
+    const hashes = Array.from({ length: 5_000 }, (_, n) => hashText(`value ${n}`));
+    assert.equal(new Set(hashes).size, 5_000);
+    assert.match(hashes[0] as string, /^[0-9a-f]{32}$/);
+    assert.equal(hashText("value 0"), hashes[0]);
+  });
+});
+
+describe("redact", () => {
+  it("gets each value that is kept, and what it belongs to", () => {
+    const calls: [Json, RedactedSpan][] = [];
+    const redact = (value: Json, span: RedactedSpan): Json => {
+      calls.push([value, { ...span }]);
+      return "masked";
+    };
+    const keeper = createKeeper({ redact });
+    assert.equal(keep(keeper, { city: "Rome" }), "masked");
+    assert.deepEqual(keeper.keepError(new RangeError("no Rome"), tool), { type: "RangeError", message: "masked" });
+    assert.equal(keeper.keepParams({ temperature: 1 }, tool), undefined);
+    assert.deepEqual(calls, [
+      [{ city: "Rome" }, { ...tool, member: "output" }],
+      ["no Rome", { ...tool, member: "error.message" }],
+      [{ temperature: 1 }, { ...tool, member: "params" }],
+    ]);
+  });
+
+  it("omits a value by undefined, by an error and by a promise, and counts the last two", () => {
+    const counters = { redact_failed: 0 };
+    const results: (() => unknown)[] = [
+      () => undefined,
+      () => {
+        throw new Error("no");
+      },
+      () => Promise.reject(new Error("no")),
+    ];
+    for (const result of results) {
+      const redact = result as never;
+      assert.equal(keep(createKeeper({ redact, counters }), "Rome"), undefined);
+      assert.deepEqual(createKeeper({ redact, counters }).keepError(new Error("x"), tool), { type: "Error" });
+    }
+    assert.equal(counters.redact_failed, 4);
+  });
+});
+
+describe("errors", () => {
+  it("keep their message only with copies", () => {
+    const error = new TypeError("marker");
+    assert.deepEqual(createKeeper({ content: "references" }).keepError(error, tool), { type: "TypeError" });
+    assert.deepEqual(createKeeper({ content: "none" }).keepError(error, tool), { type: "TypeError" });
+    assert.deepEqual(createKeeper().keepError(error, tool), { type: "TypeError", message: "marker" });
+    assert.equal(createKeeper().keepError(new Error("x".repeat(900)), tool).message?.length, 500);
+    assert.deepEqual(createKeeper().keepError("text", tool), { type: "Error", message: "text" });
+    assert.deepEqual(createKeeper().keepError(null, tool), { type: "Error", message: "null" });
+  });
+});
+
+describe("attributes and parameters", () => {
+  it("are kept without secrets, as many as fit", () => {
+    const keeper = createKeeper({ content: "references" });
+    assert.deepEqual(keeper.keepAttributes({ region: "eu", access_token: "marker" }, tool), { region: "eu" });
+    const many = Object.fromEntries(Array.from({ length: 40 }, (_, n) => [`a${n}`, n]));
+    assert.equal(Object.keys(keeper.keepAttributes(many, tool) ?? {}).length, 32);
+    const long = Object.fromEntries(Array.from({ length: 10 }, (_, n) => [`a${n}`, "x".repeat(1_000)]));
+    assert.equal(Object.keys(keeper.keepAttributes(long, tool) ?? {}).length, 4);
+    assert.ok(JSON.stringify(keeper.keepParams({ stop: "x".repeat(3_000), seed: 1 }, tool)).length <= 1_024);
+    assert.equal(keeper.keepParams(undefined, tool), undefined);
+  });
+});
