@@ -177,6 +177,6 @@ describe("ids", () => {
     assert.deepEqual(parseTraceParent(`01-${trace_id}-${span_id}-01-more`), { trace_id, span_id });
     const malformed = [undefined, "", "x", `ff-${trace_id}-${span_id}-01`, `${text}-more`, text.toUpperCase()];
     const zeros = [`00-${"0".repeat(32)}-${span_id}-01`, `00-${trace_id}-${"0".repeat(16)}-01`];
-    for (const wrong of [...malformed, ...zeros]) assert.equal(parseTraceParent(wrong), null, wrong);
+    for (const wrong of [...malformed, ...zeros]) assert.equal(parseTraceParent(wrong), null, `${wrong}`);
   });
 });

@@ -119,7 +119,7 @@ describe("images and files", () => {
   }
 
   it("stay if they are links or texts", () => {
-    const value = [
+    const value: JsonObject[] = [
       { type: "image_url", image_url: { url: "https://example.com/a.png" } },
       { type: "file", data: "short" },
       { type: "text", text: base64 },

@@ -1,0 +1,234 @@
+/** Traces of a service: durable functions, the origin of runs, sinks, redact, the feed of running attempts, and retention. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { systemEnvironment } from "../../../lib/environment.ts";
+import { serviceInternals } from "../../../lib/service.ts";
+import type { ClaimedRun, Span, TraceOrigin } from "../../../lib/storage/mod.ts";
+import { tracesFeature } from "../../../lib/traces/feature.ts";
+import type { TracedAttempt, TraceSink } from "../../../lib/traces/sinks.ts";
+import { testClock, testService } from "../../suite/kit.ts";
+import { createClockedService, createFaultyStorage } from "../../support/faulty.ts";
+import { ask, graph, state } from "../engine/attempt.harness.ts";
+
+const scope = { deployment: "default" };
+
+const toolCall = graph(async function* ({ trace }) {
+  const id =
+    trace?.start({ kind: "tool", name: "weather", attributes: { city: "marker" }, input: () => "marker" }) ?? "";
+  trace?.end(id, { status: "error", error: new RangeError("marker") });
+  yield state({ ok: true });
+});
+
+describe("a durable function that sleeps", () => {
+  it("has an attempt before and after its sleep, and active time without it", async () => {
+    const clock = testClock();
+    const { storage, calls } = createFaultyStorage();
+    await using test = await testService({
+      storage,
+      agents: {
+        async mailer({
+          step,
+          sleep,
+        }: {
+          step(name: string, work: () => unknown): Promise<unknown>;
+          sleep(name: string, time: string): Promise<void>;
+        }) {
+          await step("prepare", () => 1);
+          await sleep("cool_off", "1h");
+          await step("send", () => 2);
+          return "done";
+        },
+      },
+      environment: clock,
+    });
+    const { thread_id } = await test.service.threads.create();
+    const { run_id } = await test.service.runs.create(thread_id, { assistant_id: "mailer", input: {} });
+    await clock.advance("1m");
+    const suspended = await storage.getRunTrace(scope, run_id);
+    assert.deepEqual([suspended?.waiting, suspended?.head.closed, suspended?.parts.length], [true, true, 1]);
+    await clock.advance("1h");
+    assert.equal((await storage.getRun(scope, run_id))?.status, "success");
+    const trace = await storage.getRunTrace(scope, run_id);
+    const spans = [...(trace?.parts.map(({ json }) => json) ?? []), trace?.spans ?? ""].flatMap(
+      (json) => JSON.parse(json) as Span[],
+    );
+    const attempts = spans.filter(({ kind }) => kind === "attempt");
+    assert.deepEqual(
+      attempts.map(({ status, counted, claim, attempt }) => [status, counted, claim, attempt]),
+      [
+        ["waiting", false, 1, 1],
+        ["ok", true, 2, 1],
+      ],
+    );
+    assert.ok((trace?.active_ms ?? 0) < 60_000);
+    assert.ok((attempts[1]?.start_ms ?? 0) >= 3_600_000);
+    assert.equal(calls.getTraceProgress, 1);
+  });
+});
+
+describe("the origin of a run", () => {
+  const createOrigin = (trace: object, options: object = {}): TraceOrigin | undefined => {
+    const context = { options: { traces: options }, settings: { worker: { lease_ms: 1 } }, scope, environment: {} };
+    const { prepare } = tracesFeature(context as never);
+    return prepare?.({}, { trace }).trace_origin;
+  };
+  const ids = { trace_id: "0af7651916cd43dd8448eb211c80319c", span_id: "b7ad6b7169203331" };
+  const traceparent = `00-${ids.trace_id}-${ids.span_id}-01`;
+  const link = { kind: "called_by", ...ids };
+
+  it("continues a traceparent, names it, or drops it, as the option and the caller permit", () => {
+    const source = "runs.wait";
+    assert.deepEqual(createOrigin({ source, traceparent, tracestate: "a=b" }), {
+      source,
+      traceparent,
+      tracestate: "a=b",
+    });
+    assert.deepEqual(createOrigin({ source, traceparent }, { parent: "link" }), { source, links: [link] });
+    assert.deepEqual(createOrigin({ source, traceparent, may_continue: false }), { source, links: [link] });
+    assert.deepEqual(createOrigin({ source, traceparent }, { parent: "ignore" }), { source });
+    assert.deepEqual(createOrigin({ source, traceparent: "00-x", tracestate: "a=b" }), { source });
+    assert.deepEqual(createOrigin({ source, traceparent, tracestate: "x".repeat(513) }), { source, traceparent });
+    assert.deepEqual(createOrigin({}), { source: "in_process" });
+    assert.equal(createOrigin({}, { record: "none" }), undefined);
+  });
+
+  it("gives the trace the id of the traceparent that it continues", async () => {
+    const { storage } = createFaultyStorage();
+    await using test = await testService({ storage, executor: toolCall });
+    const { internalResources } = serviceInternals(test.service);
+    const origin = { trace: { source: "mcp", traceparent } } as const;
+    const { run, result } = await internalResources.runs.wait(scope, null, ask("g"), origin);
+    await result;
+    const trace = await storage.getRunTrace(scope, run.run_id);
+    assert.deepEqual([trace?.head.trace_id, trace?.source], [ids.trace_id, "mcp"]);
+  });
+});
+
+describe("a sink", () => {
+  it("gets each span when it starts and ends, also of runs that are not stored", async () => {
+    const events: [string, string, TracedAttempt][] = [];
+    let flushed = 0;
+    const sink: TraceSink = {
+      onSpanStarted: ({ name, status }, attempt) => void events.push([name, status, attempt]),
+      onSpanEnded: ({ name, status }, attempt) => void events.push([name, status, attempt]),
+      flush: async () => void flushed++,
+    };
+    const { storage } = createFaultyStorage();
+    const test = await testService({ storage, executor: toolCall, traces: { record: "none", sinks: [sink] } });
+    const { run, result } = await test.service.runs.wait(null, ask("g"));
+    await result;
+    await test.service.stop();
+    assert.deepEqual(
+      events.map(([name, status]) => [name, status]),
+      [
+        ["g", "open"],
+        ["weather", "open"],
+        ["weather", "error"],
+        ["g", "ok"],
+      ],
+    );
+    const attempt = events[0]?.[2];
+    assert.equal(attempt?.trace_id, run.run_id.replaceAll("-", ""));
+    assert.deepEqual([attempt?.thread_id, attempt?.graph_id, attempt?.claim], [null, "g", 1]);
+    assert.equal(flushed, 1);
+  });
+
+  it("that throws does not disturb the run, and is logged once a minute", async () => {
+    const logged: string[] = [];
+    const clock = testClock();
+    const fail = (): never => {
+      throw new Error("no");
+    };
+    const sinks = [{ onSpanStarted: fail, onSpanEnded: fail, flush: fail }];
+    await using test = await createClockedService(clock, {
+      executor: toolCall,
+      traces: { sinks },
+      environment: { ...clock, log: ({ message }) => void logged.push(message) },
+    });
+    const run = async (): Promise<void> => {
+      const { result } = await test.service.runs.wait(null, ask("g"));
+      await clock.advance(1_000);
+      assert.deepEqual(await result, { ok: true });
+    };
+    await run();
+    await run();
+    const count = (): number => logged.filter((message) => message === "a trace sink failed").length;
+    assert.equal(count(), 1);
+    await clock.advance(60_000);
+    await run();
+    assert.equal(count(), 2);
+  });
+});
+
+describe("the content of a trace", () => {
+  const readTraces = async (traces: object): Promise<string> => {
+    const { storage } = createFaultyStorage();
+    await using test = await testService({ storage, executor: toolCall, traces });
+    const { run, result } = await test.service.runs.wait(null, ask("g"));
+    assert.deepEqual(await result, { ok: true });
+    const contents = await storage.readTraceContents(scope, run.run_id);
+    return JSON.stringify([await storage.getRunTrace(scope, run.run_id), contents]);
+  };
+
+  it("has no argument and no error message by default, all with copies, and none that redact masks", async () => {
+    const attribute = '"attributes":{"city":"marker"}';
+    const defaults = (await readTraces({})).replaceAll("\\", "");
+    assert.ok(!defaults.replace(attribute, "").includes("marker"));
+    const all = (await readTraces({ content: "all" })).replaceAll("\\", "");
+    assert.ok(all.includes('"input":{"value":"marker"') && all.includes('"message":"marker"'));
+    const mask = (value: unknown): unknown => JSON.parse(JSON.stringify(value).replaceAll("marker", "***"));
+    assert.ok(!(await readTraces({ content: "all", redact: mask })).includes("marker"));
+    const fail = (): never => {
+      throw new Error("no");
+    };
+    const failed = await readTraces({ content: "all", redact: fail });
+    assert.ok(!failed.includes("marker") && failed.includes("weather"));
+  });
+});
+
+describe("the feed of running attempts", () => {
+  it("lists the spans of a run and sends those that follow, until the attempt has ended", () => {
+    const context = { options: {}, settings: { worker: { lease_ms: 1 } }, scope, environment: systemEnvironment() };
+    const { resources, spans: createSpans } = tracesFeature(context as never);
+    const { traceFeed } = resources;
+    const run = { run_id: "r", graph_id: "g", claims: 1, attempt: 1, created_at: 0, updated_at: 0 };
+    const attempt = createSpans?.({ claimed: { run } as ClaimedRun, onDue() {} });
+    assert.ok(attempt);
+    const id = attempt.recorder.start({ kind: "node", name: "agent" });
+    assert.deepEqual(
+      traceFeed.list("r")?.map(({ name, status }) => `${name} ${status}`),
+      ["g open", "agent open"],
+    );
+    const sent: (string | null)[] = [];
+    const unsubscribe = traceFeed.subscribe("r", (span) => void sent.push(span && `${span.name} ${span.status}`));
+    attempt.recorder.end(id, { status: "ok" });
+    attempt.end({ status: "success", isWaiting: false, counted: true, usage: null });
+    attempt.close();
+    assert.deepEqual(sent, ["agent ok", "g ok", null]);
+    assert.equal(traceFeed.list("r"), null);
+    unsubscribe();
+    createSpans?.({ claimed: { run } as ClaimedRun, onDue() {} })?.close();
+    assert.equal(sent.length, 3);
+  });
+});
+
+describe("retention", () => {
+  for (const [retention_ms, isKept] of [
+    [60_000, false],
+    [null, true],
+  ] as const) {
+    it(`of ${retention_ms} ${isKept ? "keeps" : "deletes"} a trace after a day`, async () => {
+      const clock = testClock();
+      const { storage } = createFaultyStorage();
+      await using test = await createClockedService(clock, { storage, executor: toolCall, traces: { retention_ms } });
+      const { run, result } = await test.service.runs.wait(null, ask("g"));
+      await clock.advance(1_000);
+      await result;
+      await clock.advance(50_000);
+      assert.ok(await storage.getRunTrace(scope, run.run_id));
+      await clock.set(clock.now() + 86_400_000);
+      await clock.advance(20_000);
+      assert.equal((await storage.getRunTrace(scope, run.run_id)) !== null, isKept);
+    });
+  }
+});
