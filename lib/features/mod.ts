@@ -128,6 +128,8 @@ export interface AttemptSpans {
 interface FeatureMembers {
   /** Its internal resources, by their names in the service. */
   readonly resources?: object;
+  /** Loads the code that each run needs. Called before the worker starts. */
+  load?(): Promise<void>;
   /** Called once the parts of the service are created. */
   connect?(parts: object): void;
   /** Returns members of a new run's row. `request` is a `RunCreate`, `origin` a `RunOrigin`. Throws `invalid`. */

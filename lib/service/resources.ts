@@ -90,6 +90,7 @@ export async function createServiceParts(context: ServicePartsOptions): Promise<
     combined: features,
     parts: featureParts,
   } = createFeatures({ ...context, settings, base_url });
+  await Promise.all(featureList.map((feature) => feature.load?.()));
   const hub = new StreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
   const slots = new WorkerSlots(settings.worker.concurrency);
   const states = createStates({ ...shared, waitUntilStored: (run_id) => slots.flushEmitted(run_id) });

@@ -202,6 +202,3 @@ export interface RunTraceStorage {
 
 /** The names of a trace's members that filters of lists look for, such as `t:weather`. */
 export const toTraceName = (kind: "node" | "tool" | "model", name: string): string => `${kind[0]}:${name}`;
-
-/** The maximum length of the metadata of a stateless run's thread that its trace keeps. */
-export const MAX_VISIBLE_CHARS = 4096;

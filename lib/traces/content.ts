@@ -111,7 +111,7 @@ export class ContentKeeper {
     } catch {
       return undefined;
     }
-    const redacted = this.#redact(omitSecretsOf(copyJson(made)), { ...span, member });
+    const redacted = this.#redact(omitCopiedSecrets(copyJson(made)), { ...span, member });
     return redacted === undefined ? undefined : this.#copy(replaceFiles(redacted));
   }
 
@@ -219,7 +219,8 @@ function splitMessages(value: Json): { readonly list?: readonly JsonObject[]; re
 
 const OMITTED = (bytes: number): SpanValue => ({ value: null, bytes, truncated: true });
 
-const omitSecretsOf = (value: Json | undefined): Json | undefined => (value === undefined ? value : omitSecrets(value));
+const omitCopiedSecrets = (value: Json | undefined): Json | undefined =>
+  value === undefined ? value : omitSecrets(value);
 
 const isErrorLike = (error: unknown): error is { readonly name: string; readonly message: string } =>
   typeof error === "object" && error !== null && "message" in error && typeof error.message === "string";

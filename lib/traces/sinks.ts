@@ -50,10 +50,6 @@ export interface TraceCounters {
   sink_failed: number;
 }
 
-export const createTraceCounters = (): TraceCounters => ({
-  ...{ spans: 0, dropped: 0, bytes: 0, redact_failed: 0, sink_failed: 0 },
-});
-
 /** Calls all sinks. Never throws. */
 export interface SinkGroup {
   readonly isEmpty: boolean;

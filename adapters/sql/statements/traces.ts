@@ -1,6 +1,5 @@
 /** Statements on the traces of runs. */
 import { type RawBuilder, sql } from "kysely";
-import { MAX_VISIBLE_CHARS } from "../../../lib/storage/traces.ts";
 import { joinColumnNames } from "../columns.ts";
 import type { DeletedStatement } from "../feature.ts";
 import { type FilterParameter, isPermitted, isThreadPermitted } from "../filter.ts";
@@ -25,9 +24,9 @@ const traceTypes = {
   ...{ error_type: orNull(text), names: text, head: text, spans: orNull(text) },
 };
 
-/** The metadata of the hidden thread of a stateless run, which decides who sees its trace. Null if it is long. */
+/** The metadata of the hidden thread of a stateless run, which decides who sees its trace. Null if it has more than 4,096 characters. */
 const visibleMetadata = sql`case runs.stateless when 1 then (select h.metadata from threads h
-      where h.deployment = runs.deployment and h.thread_id = runs.thread_id and length(h.metadata) <= ${sql.lit(MAX_VISIBLE_CHARS)})
+      where h.deployment = runs.deployment and h.thread_id = runs.thread_id and length(h.metadata) <= 4096)
     end`;
 
 /** Inserts the trace of a run, or replaces what changes, while the lease is held. */

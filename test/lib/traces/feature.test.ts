@@ -67,29 +67,30 @@ describe("a durable function that sleeps", () => {
 });
 
 describe("the origin of a run", () => {
-  const createOrigin = (trace: object, options: object = {}): TraceOrigin | undefined => {
+  const createOrigin = async (trace: object, options: object = {}): Promise<TraceOrigin | undefined> => {
     const context = { options: { traces: options }, settings: { worker: { lease_ms: 1 } }, scope, environment: {} };
-    const { prepare } = tracesFeature(context as never);
-    return prepare?.({}, { trace }).trace_origin;
+    const feature = tracesFeature(context as never);
+    await feature.load?.();
+    return feature.prepare?.({}, { trace }).trace_origin;
   };
   const ids = { trace_id: "0af7651916cd43dd8448eb211c80319c", span_id: "b7ad6b7169203331" };
   const traceparent = `00-${ids.trace_id}-${ids.span_id}-01`;
   const link = { kind: "called_by", ...ids };
 
-  it("continues a traceparent, names it, or drops it, as the option and the caller permit", () => {
+  it("continues a traceparent, names it, or drops it, as the option and the caller permit", async () => {
     const source = "runs.wait";
-    assert.deepEqual(createOrigin({ source, traceparent, tracestate: "a=b" }), {
+    assert.deepEqual(await createOrigin({ source, traceparent, tracestate: "a=b" }), {
       source,
       traceparent,
       tracestate: "a=b",
     });
-    assert.deepEqual(createOrigin({ source, traceparent }, { parent: "link" }), { source, links: [link] });
-    assert.deepEqual(createOrigin({ source, traceparent, may_continue: false }), { source, links: [link] });
-    assert.deepEqual(createOrigin({ source, traceparent }, { parent: "ignore" }), { source });
-    assert.deepEqual(createOrigin({ source, traceparent: "00-x", tracestate: "a=b" }), { source });
-    assert.deepEqual(createOrigin({ source, traceparent, tracestate: "x".repeat(513) }), { source, traceparent });
-    assert.deepEqual(createOrigin({}), { source: "in_process" });
-    assert.equal(createOrigin({}, { record: "none" }), undefined);
+    assert.deepEqual(await createOrigin({ source, traceparent }, { parent: "link" }), { source, links: [link] });
+    assert.deepEqual(await createOrigin({ source, traceparent, may_continue: false }), { source, links: [link] });
+    assert.deepEqual(await createOrigin({ source, traceparent }, { parent: "ignore" }), { source });
+    assert.deepEqual(await createOrigin({ source, traceparent: "00-x", tracestate: "a=b" }), { source });
+    assert.deepEqual(await createOrigin({ source, traceparent, tracestate: "x".repeat(513) }), { source, traceparent });
+    assert.deepEqual(await createOrigin({}), { source: "in_process" });
+    assert.equal(await createOrigin({}, { record: "none" }), undefined);
   });
 
   it("gives the trace the id of the traceparent that it continues", async () => {
@@ -187,9 +188,10 @@ describe("the content of a trace", () => {
 });
 
 describe("the feed of running attempts", () => {
-  it("lists the spans of a run and sends those that follow, until the attempt has ended", () => {
+  it("lists the spans of a run and sends those that follow, until the attempt has ended", async () => {
     const context = { options: {}, settings: { worker: { lease_ms: 1 } }, scope, environment: systemEnvironment() };
-    const { resources, spans: createSpans } = tracesFeature(context as never);
+    const { resources, load, spans: createSpans } = tracesFeature(context as never);
+    await load?.();
     const { traceFeed } = resources;
     const run = { run_id: "r", graph_id: "g", claims: 1, attempt: 1, created_at: 0, updated_at: 0 };
     const attempt = createSpans?.({ claimed: { run } as ClaimedRun, onDue() {} });

@@ -29,7 +29,7 @@ describe("a text", () => {
 });
 
 const message = (role: string, content: string): JsonObject => ({ role, content });
-const sizeOf = (value: Json): number => countBytes(JSON.stringify(value));
+const countJsonBytes = (value: Json): number => countBytes(JSON.stringify(value));
 
 describe("a value that is too long", () => {
   it("keeps the system message and the newest messages", () => {
@@ -40,20 +40,20 @@ describe("a value that is too long", () => {
     const kept = truncate(messages, 200) as JsonObject[];
     assert.deepEqual(kept[0], messages[0]);
     assert.deepEqual(kept.slice(1), messages.slice(messages.length - kept.length + 1));
-    assert.ok(kept.length > 3 && sizeOf(kept) <= 200);
+    assert.ok(kept.length > 3 && countJsonBytes(kept) <= 200);
   });
 
   it("keeps the start of a message that alone is too long", () => {
     const kept = truncate([message("user", "old"), message("user", "é\n".repeat(500))], 300) as JsonObject[];
     assert.equal(kept.length, 1);
     assert.match(String(kept[0]?.["content"]), /^(é\n)+é?$/);
-    assert.ok(sizeOf(kept) <= 300);
+    assert.ok(countJsonBytes(kept) <= 300);
     const long = truncate([message("system", "s".repeat(900)), message("user", "newest")], 300) as JsonObject[];
     assert.deepEqual(
       long.map(({ role }) => role),
       ["system", "user"],
     );
-    assert.ok(sizeOf(long) <= 300);
+    assert.ok(countJsonBytes(long) <= 300);
   });
 
   it("keeps the messages of a state beside its other members", () => {
@@ -61,7 +61,7 @@ describe("a value that is too long", () => {
     const kept = truncate({ topic: "x", messages }, 150) as JsonObject;
     assert.equal(kept["topic"], "x");
     assert.deepEqual((kept["messages"] as JsonObject[]).at(-1), messages.at(-1));
-    assert.ok(sizeOf(kept) <= 150);
+    assert.ok(countJsonBytes(kept) <= 150);
   });
 
   it("is the start of its JSON if it is no text and has no messages", () => {

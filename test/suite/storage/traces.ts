@@ -34,7 +34,7 @@ const head: TraceHead = {
   ...{ at_ms: 12.5, claim: 1, closed: false, active_before_ms: 0 },
 };
 
-const spansOf = (...names: readonly string[]): string => JSON.stringify(names.map((name) => ({ name })));
+const formatSpans = (...names: readonly string[]): string => JSON.stringify(names.map((name) => ({ name })));
 
 const createUpdate = (changes: Partial<TraceUpdate> = {}): TraceUpdate => ({
   ...{ source: "runs.wait", head, names: ["n:agent", "t:weather"], active_ms: 12.25, parts: [], contents: [] },
@@ -44,7 +44,7 @@ const createUpdate = (changes: Partial<TraceUpdate> = {}): TraceUpdate => ({
 const createEnd = (changes: Partial<TraceEnd> = {}): TraceEnd => ({
   ...createUpdate(),
   head: { ...head, closed: true },
-  spans: spansOf("attempt"),
+  spans: formatSpans("attempt"),
   ...changes,
 });
 
@@ -82,7 +82,7 @@ export function traceTests(api: SuiteApi, test: StorageTest): void {
         ...{ source: "runs.wait", status: "success", waiting: false, failed: false, error_type: null },
         ...{ created_at: 1100, started_at: 1100, ended_at: 2000, active_ms: 12.25 },
         ...{ names: ["n:agent", "t:weather"], head: { ...head, closed: true } },
-        ...{ spans: spansOf("attempt"), parts: [], claims: [] },
+        ...{ spans: formatSpans("attempt"), parts: [], claims: [] },
       });
       assert.deepEqual(await storage.readTraceContents(here, "r1"), [{ hash: "h1", json: '"hello"' }]);
       assert.equal(await storage.getRunTrace(there, "r1"), null);
@@ -119,7 +119,7 @@ export function traceTests(api: SuiteApi, test: StorageTest): void {
     test("grows with saves, which may be repeated, and not without the lease", async (storage) => {
       const { lease } = await claim(storage, "r1");
       const first = createUpdate({
-        parts: [{ part: 65_536, json: spansOf("one") }],
+        parts: [{ part: 65_536, json: formatSpans("one") }],
         contents: [{ hash: "h1", json: "1" }],
       });
       const save = (spans: TraceUpdate, token = lease.token): Promise<boolean> =>
@@ -127,7 +127,7 @@ export function traceTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await save(first), true);
       assert.equal(await save(first), true, "again");
       assert.equal(await save(createUpdate({ parts: [{ part: 65_538, json: "[]" }] }), "other"), false);
-      const parts = Array.from({ length: 10 }, (_, index) => ({ part: 65_537 + index, json: spansOf(`${index}`) }));
+      const parts = Array.from({ length: 10 }, (_, index) => ({ part: 65_537 + index, json: formatSpans(`${index}`) }));
       const contents = Array.from({ length: 10 }, (_, index) => ({ hash: `h${index}`, json: `${index}` }));
       assert.equal(await save(createUpdate({ active_ms: 20, names: ["m:gpt-5"], parts, contents })), true);
       const active = await storage.getRunTrace(here, "r1");
@@ -135,16 +135,16 @@ export function traceTests(api: SuiteApi, test: StorageTest): void {
         [active?.status, active?.ended_at, active?.active_ms, active?.names, active?.spans],
         ["running", null, 20, ["m:gpt-5"], null],
       );
-      assert.deepEqual(active?.parts, [{ part: 65_536, json: spansOf("one") }, ...parts]);
+      assert.deepEqual(active?.parts, [{ part: 65_536, json: formatSpans("one") }, ...parts]);
       await end(storage, { lease, run: { claims: 1 } } as ClaimedRun);
       const ended = await storage.getRunTrace(here, "r1");
-      assert.deepEqual([ended?.status, ended?.spans, ended?.parts.length], ["success", spansOf("attempt"), 11]);
+      assert.deepEqual([ended?.status, ended?.spans, ended?.parts.length], ["success", formatSpans("attempt"), 11]);
       assert.deepEqual((await storage.readTraceContents(here, "r1")).toSorted(byHash), contents);
     });
 
     test("is stored when its run is suspended or goes back to the queue", async (storage) => {
       const { lease } = await claim(storage, "r1");
-      const parts = [{ part: 65_536, json: spansOf("one") }];
+      const parts = [{ part: 65_536, json: formatSpans("one") }];
       const spans = createUpdate({ head: { ...head, closed: true }, parts });
       await storage.suspendRun(
         here,
@@ -155,7 +155,7 @@ export function traceTests(api: SuiteApi, test: StorageTest): void {
       const suspended = await storage.getRunTrace(here, "r1");
       assert.deepEqual([suspended?.status, suspended?.waiting, suspended?.parts], ["pending", true, parts]);
       const next = (await claimNext(storage, here, claimTerms("w2"))) as ClaimedRun;
-      const later = createUpdate({ parts: [{ part: 131_072, json: spansOf("two") }] });
+      const later = createUpdate({ parts: [{ part: 131_072, json: formatSpans("two") }] });
       assert.equal(await storage.requeueRun(here, next.lease, 3500, later), true);
       assert.equal(await storage.requeueRun(here, next.lease, 3500, later), false, "the lease is gone");
       const requeued = await storage.getRunTrace(here, "r1");
