@@ -215,6 +215,7 @@ export class RunSpans implements AttemptSpans {
     const kept = error === undefined ? {} : { error: this.#keeper.keepError(error, this.recorder.attemptSpan) };
     this.recorder.endAttempt({ status: attemptStatus, counted, ...(attemptStatus === "error" ? kept : {}) });
     this.#isEnded = true;
+    this.#context.counters.dropped += Object.values(this.recorder.dropped).reduce((sum, count) => sum + count, 0);
     this.#setWaiting(false);
   }
 

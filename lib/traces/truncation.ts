@@ -29,15 +29,15 @@ export function cutText(text: string, max_bytes: number): string {
   return text.slice(0, splitsPair ? index - 1 : index);
 }
 
-const measure = (value: Json): number => countBytes(JSON.stringify(value));
+const measure = (json: Json): number => countBytes(JSON.stringify(json));
 
 /** Returns true for a message of any notation: an object with a role or a type, and content. */
-const isMessage = (value: Json): value is JsonObject =>
-  isObject(value) && (typeof value["role"] === "string" || typeof value["type"] === "string") && "content" in value;
+const isMessage = (json: Json): json is JsonObject =>
+  isObject(json) && (typeof json["role"] === "string" || typeof json["type"] === "string") && "content" in json;
 
 /** Returns true for a list of messages that is not empty. */
-export const isMessageList = (value: Json | undefined): value is JsonObject[] =>
-  Array.isArray(value) && value.length > 0 && value.every(isMessage);
+export const isMessageList = (json: Json | undefined): json is JsonObject[] =>
+  Array.isArray(json) && json.length > 0 && json.every(isMessage);
 
 const isSystemMessage = ({ role, type }: JsonObject): boolean => ["system", "developer"].includes(String(role ?? type));
 
@@ -81,15 +81,15 @@ const cutToSize = (message: JsonObject, max_bytes: number): JsonObject =>
  * Returns the value with at most about `max_bytes` of JSON: a text is cut, a list of messages keeps the system message and the newest,
  * also in the member `messages` of an object. Of any other value the start of its JSON is kept as text.
  */
-export function truncate(value: Json, max_bytes: number): Json {
-  if (typeof value === "string") return cutText(value, max_bytes);
-  if (isMessageList(value)) return cutMessages(value, max_bytes);
-  if (isObject(value) && isMessageList(value["messages"])) {
-    const { messages, ...others } = value;
+export function truncate(json: Json, max_bytes: number): Json {
+  if (typeof json === "string") return cutText(json, max_bytes);
+  if (isMessageList(json)) return cutMessages(json, max_bytes);
+  if (isObject(json) && isMessageList(json["messages"])) {
+    const { messages, ...others } = json;
     const room = max_bytes - measure(others);
     if (room >= max_bytes / 2) return { ...others, messages: cutMessages(messages as JsonObject[], room) };
   }
-  return cutText(JSON.stringify(value), max_bytes);
+  return cutText(JSON.stringify(json), max_bytes);
 }
 
 const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)?(?:;[\w=.+-]+)*?(;base64)?,/;
@@ -142,11 +142,11 @@ const findMime = (block: JsonObject): Json =>
   block["mime_type"] ?? block["mimeType"] ?? block["mediaType"] ?? block["media_type"] ?? block["mime"] ?? null;
 
 /** Returns the value with `{type, mime, bytes}` in place of images and files. The argument is not changed. */
-export function replaceFiles(value: Json): Json {
-  if (typeof value === "string") return value.startsWith("data:") ? (describeDataUrl(value) ?? value) : value;
-  if (Array.isArray(value)) return value.map(replaceFiles);
-  if (!isObject(value)) return value;
-  const described = describeBlock(value);
+export function replaceFiles(json: Json): Json {
+  if (typeof json === "string") return json.startsWith("data:") ? (describeDataUrl(json) ?? json) : json;
+  if (Array.isArray(json)) return json.map(replaceFiles);
+  if (!isObject(json)) return json;
+  const described = describeBlock(json);
   if (described) return described;
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, replaceFiles(member)]));
+  return Object.fromEntries(Object.entries(json).map(([name, member]) => [name, replaceFiles(member)]));
 }
