@@ -4,7 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readConfig } from "../../../adapters/standalone/config.ts";
-import { loadModules } from "../../../adapters/standalone/modules.ts";
+import { loadModules, loadSinks } from "../../../adapters/standalone/modules.ts";
 import { root, start, waitForUrl } from "../../support/programs.ts";
 import { createProject, FILES, graphs, serve } from "./config.harness.ts";
 
@@ -103,6 +103,38 @@ describe("a configuration file", () => {
     const [status, foundItems] = await ask("/store/items/search", { method: "POST", body, headers: ann });
     assert.equal(status, 200, foundItems);
     assert.equal((JSON.parse(foundItems) as { items: { key: string }[] }).items[0]?.key, "long");
+  });
+
+  it("takes redact and the sinks of traces from files", async () => {
+    const source =
+      "export const redact = () => undefined;\nexport const sink = { onSpanEnded() {} };\nexport const no = 1;\n";
+    const createConfig = (traces: object) => {
+      const folder = createProject({ graphs, traces });
+      writeFileSync(join(folder.path, "src/traces.ts"), source);
+      return { folder, config: readConfig(join(folder.path, "greenroom.json")) };
+    };
+    const path = (name: string): string => `./src/traces.ts:${name}`;
+    const { folder, config } = createConfig({
+      content: "all",
+      redact: path("redact"),
+      sinks: [path("sink"), path("no")],
+    });
+    using _folder = folder;
+    assert.deepEqual([config.problems, config.service.traces], [[], { content: "all" }]);
+    const { modules, problems } = await loadModules(config.modules);
+    assert.deepEqual([typeof modules["traces.redact"], problems], ["function", []]);
+    const loaded = await loadSinks(config.sinks);
+    assert.deepEqual(loaded.problems, ["traces.sinks.1: no is not an object with onSpanStarted or onSpanEnded"]);
+    assert.deepEqual(
+      loaded.sinks.map((sink) => Object.keys(sink)),
+      [["onSpanEnded"]],
+    );
+    const wrong = createConfig({ sinks: ["x"], redact: 1 });
+    using _wrong = wrong.folder;
+    assert.deepEqual(wrong.config.problems, [
+      'traces.redact: not of the form "./file.ts:export"',
+      'traces.sinks.0: not of the form "./file.ts:export"',
+    ]);
   });
 
   it("is read as a langgraph.json by its content, whatever its name is", async () => {
