@@ -2,6 +2,7 @@
 import type { Environment } from "../../lib/environment.ts";
 import type { Job } from "../../lib/executor/contract.ts";
 import { createCheckpointMetadata } from "../../lib/executor/job-request.ts";
+import { loadSpanStorage } from "../../lib/functions/span-context.ts";
 import { StreamBackpressure } from "./backpressure.ts";
 import { type CallbackManagerClass, createCallbackAdder } from "./callbacks.ts";
 import { type Graph, type GraphSource, withSaver } from "./graph.ts";
@@ -72,6 +73,7 @@ export async function prepareAttempt(
     context: job.context,
   });
   const [serde, Manager] = await langchain();
+  const storage = job.trace ? await loadSpanStorage() : null;
   runStopped.throwIfAborted();
   const waits = new GraphWaits(job, environment);
   const resumeValues = await collectResumeValues(waits, job, serde);
@@ -95,7 +97,7 @@ export async function prepareAttempt(
   const usage = new ModelUsageCollector();
   const { trace } = job;
   const hasCheckpoints = job.durability !== "exit";
-  const spans = trace ? new GraphSpans({ trace, usage, stopped: anyStop, hasCheckpoints }) : null;
+  const spans = trace ? new GraphSpans({ trace, usage, stopped: anyStop, hasCheckpoints, storage }) : null;
   const tracker = new NodeTracker(anyStop, usage, createCallbackAdder(spans ?? usage, Manager, job.run_id), spans);
   const graph = withSaver(trackGraph(hostGraph), saver);
   const mapper = new GraphChunkMapper(job, hostGraph, usage);

@@ -3,6 +3,8 @@
  * their nodes, which LangChain reports to callbacks.
  */
 import type { EndedSpan, RecordedValue, SpanResult, StartedSpan, TraceRecorder } from "../../lib/executor/contract.ts";
+import { OpenStreams } from "../../lib/functions/open-streams.ts";
+import type { ContextStorage, SpanContext } from "../../lib/functions/span-context.ts";
 import {
   type ChainStart,
   type ChatModelStart,
@@ -14,6 +16,8 @@ import {
 import {
   findBubbleKind,
   findGraphName,
+  findInheritedConfig,
+  findInheritedRun,
   isSerializedGraph,
   type NodeConfig,
   readMetadataPlace,
@@ -62,6 +66,8 @@ export interface GraphSpansOptions {
   readonly hasCheckpoints: boolean;
   /** Returns the span around the runs that have no recorded caller. Default: undefined, for the attempt. */
   readonly findOuterSpan?: () => string | undefined;
+  /** The storage of the span that code runs in; null on runtimes without one. */
+  readonly storage?: ContextStorage<SpanContext> | null;
 }
 
 /** A call of a graph that is a node. */
@@ -108,10 +114,19 @@ export class GraphSpans {
   readonly #stopped: AbortSignal;
   readonly #hasCheckpoints: boolean;
   readonly #findOuterSpan: () => string | undefined;
+  readonly #storage: ContextStorage<SpanContext> | null;
   readonly #tasks = new Map<string, TaskSpan>();
   readonly #runs = new Map<string, CallbackRun>();
 
-  constructor({ trace, usage, stopped, hasCheckpoints, findOuterSpan = () => undefined }: GraphSpansOptions) {
+  constructor({
+    trace,
+    usage,
+    stopped,
+    hasCheckpoints,
+    findOuterSpan = () => undefined,
+    storage = null,
+  }: GraphSpansOptions) {
+    this.#storage = storage;
     this.#findOuterSpan = findOuterSpan;
     this.#trace = trace;
     this.#usage = usage;
@@ -141,6 +156,24 @@ export class GraphSpans {
   failNode({ span_id, task }: StartedNode, error: unknown): void {
     task.isOpen = false;
     this.#trace.end(span_id, this.#toFailure(error, task.signal));
+  }
+
+  /** Calls the work of a node. What it calls beside LangChain, such as the AI SDK, is recorded under the run that calls it. */
+  runNode<Result>({ span_id }: StartedNode, work: () => Result): Result {
+    if (!this.#storage) return work();
+    const context: SpanContext = {
+      trace: this.#trace,
+      findSpan: () => this.#findCurrentSpan() ?? span_id,
+      isStopped: () => this.#stopped.aborted,
+      streams: new OpenStreams(),
+    };
+    return this.#storage.run(context, work);
+  }
+
+  /** Returns the span of the run that the caller is in, by the config that it inherits. */
+  #findCurrentSpan(): string | undefined {
+    const config = findInheritedConfig();
+    return config && this.#findParent(findInheritedRun(config), readMetadataPlace(config.metadata).ns).span_id;
   }
 
   /** Runs a graph of the attempt that is a node: records the node, and the graph in it. */

@@ -236,6 +236,15 @@ export function findInheritedConfig(): (NodeConfig & { callbacks?: unknown }) | 
   return (storage as AsyncStorage | undefined)?.getStore?.()?.extra?.[CHILD_CONFIG];
 }
 
+/**
+ * Returns the id of LangChain's run that the caller is in, by the config that it inherits. Fallback: undefined, and then spans lie under
+ * the node and not under its tool.
+ */
+export function findInheritedRun({ callbacks }: { readonly callbacks?: unknown }): string | undefined {
+  const { _parentRunId: run_id } = (callbacks ?? {}) as { readonly _parentRunId?: unknown };
+  return typeof run_id === "string" ? run_id : undefined;
+}
+
 /** Returns true for LangGraph's handler of mode `messages`. Fallback: false, and then the handlers are not joined. */
 export const isMessagesHandler = (handler: object): boolean =>
   (handler as { readonly name?: unknown }).name === "StreamMessagesHandler";

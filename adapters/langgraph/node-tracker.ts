@@ -3,7 +3,7 @@
  * starts none after a stop; and it gives all of them the callbacks of the attempt and collects the usage of their models.
  */
 import { isCompiled, type Runnable } from "./graph.ts";
-import type { GraphCall, GraphSpans } from "./graph-spans.ts";
+import type { GraphCall, GraphSpans, StartedNode } from "./graph-spans.ts";
 import {
   findInheritedConfig,
   type NodeConfig,
@@ -58,8 +58,8 @@ export class NodeTracker {
       this.#usage.onNodeStart(input);
       const config = this.#createConfig(options);
       const invoke = (): Promise<unknown> => runnable.invoke(input, config);
-      const output = await (span && isCompiled(runnable)
-        ? this.#spans?.runAgent({ graph: runnable, input, config: options }, span, invoke)
+      const output = await (span
+        ? this.#runRecorded(span, { graph: runnable, input, config: options }, invoke)
         : invoke());
       const messages = this.#usage.onNodeEnd(output);
       if (span) this.#spans?.endNode(span, output, messages);
@@ -71,6 +71,12 @@ export class NodeTracker {
       this.#active--;
       if (this.#active === 0) this.#onIdle();
     }
+  }
+
+  /** Calls the work of a node that is recorded. A graph of another server is an agent in it. */
+  async #runRecorded(span: StartedNode, call: GraphCall, invoke: () => Promise<unknown>): Promise<unknown> {
+    const spans = this.#spans as GraphSpans;
+    return await (isCompiled(call.graph) ? spans.runAgent(call, span, invoke) : spans.runNode(span, invoke));
   }
 
   /** Runs a graph that is a node, whose own nodes are tracked. */

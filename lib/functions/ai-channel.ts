@@ -121,15 +121,24 @@ function createHandlers(storage: ContextStorage<SpanContext>): object {
 }
 
 interface DiagnosticsChannel {
-  readonly tracingChannel?: (name: string) => { subscribe(handlers: object): void };
+  readonly tracingChannel?: (name: string) => TracingChannel;
+}
+
+interface TracingChannel {
+  subscribe(handlers: object): void;
 }
 
 let isSubscribed = false;
+/** The channel, which Bun would free with its subscribers otherwise. */
+const channels: TracingChannel[] = [];
 
 /** Subscribes to the channel, once per process. Does nothing on runtimes without it. */
 export async function subscribeToAiCalls(storage: ContextStorage<SpanContext> | null): Promise<void> {
   if (!storage || isSubscribed) return;
   isSubscribed = true;
-  const channel = await importBuiltin<DiagnosticsChannel>("node:diagnostics_channel").catch(() => null);
-  channel?.tracingChannel?.(CHANNEL).subscribe(createHandlers(storage));
+  const diagnostics = await importBuiltin<DiagnosticsChannel>("node:diagnostics_channel").catch(() => null);
+  const channel = diagnostics?.tracingChannel?.(CHANNEL);
+  if (!channel) return;
+  channels.push(channel);
+  channel.subscribe(createHandlers(storage));
 }

@@ -33,7 +33,7 @@ class SpentUsage {
 }
 
 interface FunctionSpanContext extends SpanContext {
-  /** What `spend()` counts on; null outside of model and custom spans. */
+  /** The usage that `spend()` adds to; null outside of model and custom spans. */
   readonly usage: SpentUsage | null;
 }
 
@@ -137,7 +137,7 @@ export class FunctionSpans {
   }
 }
 
-/** What `traceHandler` needs of the job of a function. */
+/** The part of a function's job that `traceHandler` needs. */
 export interface FunctionTrace {
   readonly spans: FunctionSpans | null;
   readonly signal: AbortSignal;

@@ -8,6 +8,8 @@ import { tool } from "@langchain/core/tools";
 import { Command, entrypoint, interrupt, MessagesAnnotation, START, StateGraph, task } from "@langchain/langgraph";
 import { RemoteGraph } from "@langchain/langgraph/remote";
 import { Client } from "@langchain/langgraph-sdk";
+import { generateText } from "ai";
+import { MockLanguageModelV4 } from "ai/test";
 import { createAgent, humanInTheLoopMiddleware } from "langchain";
 import { z } from "zod";
 import { testService } from "../../suite/kit.ts";
@@ -16,6 +18,7 @@ import { createThread } from "./executor.harness.ts";
 import { createMeeting, FOLLOWED, type Graph, QUESTION, record } from "./graph-spans.harness.ts";
 
 const model = new TimedModel("large", [], () => ({ text: "Yes." }));
+const SDK_TOKENS = { total: 3, noCache: 3, cacheRead: 0, cacheWrite: 0 };
 type State = typeof MessagesAnnotation.State;
 
 /** Creates a graph of one node. */
@@ -279,6 +282,37 @@ describe("The spans of a graph", () => {
     const { inputCopy, outputCopy } = trace.only("shelf");
     assert.equal(inputCopy, "owls");
     assert.match(JSON.stringify(outputCopy), /About owls/);
+  });
+
+  it("have the calls of the AI SDK under the node, the task or the tool that makes them", async () => {
+    const sdkModel = new MockLanguageModelV4({
+      modelId: "sdk",
+      doGenerate: async () => ({
+        content: [{ type: "text", text: "Yes." }],
+        finishReason: { unified: "stop", raw: undefined },
+        usage: { inputTokens: SDK_TOKENS, outputTokens: { total: 1, text: 1, reasoning: 0 } },
+        warnings: [],
+      }),
+    });
+    const ask = async (): Promise<string> => (await generateText({ model: sdkModel, prompt: "Hi" })).text;
+    const node = await record(createGraph("node", () => ask().then(() => ({}))));
+    assert.deepEqual(node.trace.describe(), ["node node", "node node > model sdk"]);
+    const work = task("work", ask);
+    const main = entrypoint("main", async () => [await work(), await work()]);
+    assert.deepEqual((await record(main as unknown as Graph)).trace.describe().slice(1, 3), [
+      "node main > node work",
+      "node main > node work > model sdk",
+    ]);
+    const agent = createAgent({
+      model: new TimedModel("large", [], (messages) =>
+        hasToolResult(messages) ? { text: "Yes." } : { calls: { c1: { name: "ask", args: {} } } },
+      ),
+      tools: [tool(ask, { name: "ask", schema: z.object({}) })],
+    });
+    for (const changes of Object.values(FOLLOWED)) {
+      const { trace } = await record(agent, changes);
+      assert.deepEqual(trace.path(trace.only("sdk")), ["node tools", "tool ask", "model sdk"]);
+    }
   });
 
   it("have an agent for a graph of another server that is a node", async () => {
