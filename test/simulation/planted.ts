@@ -280,7 +280,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a shut-down leaves its runs to their leases",
     file: "lib/engine/run-end.ts",
-    find: "return await retry(() => storage.requeueRun(scope, claimed.lease, environment.now()));",
+    find: "return await retry(() => storage.requeueRun(scope, claimed.lease, environment.now(), trace));",
     replace: "return claimed.run.run_id !== claimed.run.thread_id;",
   },
   {
