@@ -163,6 +163,7 @@ const toSearch = ({ deployment, filter }: Scope, { metadata, graph_id, name }: A
   where: { graph_id, name },
 });
 
+/** Returns the columns of an assistant's content. `config`, `context` and `metadata` become JSON text. */
 const toContent = ({ graph_id, name, description, config, context, metadata }: AssistantContent): Content => ({
   graph_id,
   name,

@@ -43,8 +43,8 @@ import {
 type Rows = RowsOf<typeof callTables>;
 
 /**
- * Returns the statements that store what a run adds to its call while the lease is held: its start, entries, tokens, position and
- * release. None without a call.
+ * Returns the statements that store what a run adds to its call while the lease is held: its start, journal entries, tokens,
+ * position, and the release that ends or suspends the call. Returns none without a call.
  */
 function onProgressSaved(
   fence: LeaseFence,

@@ -31,8 +31,9 @@ const MAX_STATE_TEXT_CHARS = 512;
 const WILDCARD_ENTRY: IndexEntry = [0, 0, null];
 
 /**
- * Returns the distinct index entries of a metadata object, or of a filter on one; at most `limit`. Of two texts with one hash no
- * exact text is kept.
+ * Returns an index entry for each distinct pair of a path and a scalar in a metadata object, or in a filter on one; at most
+ * `limit`. Items of a list have one path. The third member is the exact text, null if it is too long or two texts have one
+ * hash.
  */
 export function createIndexEntries(
   metadata: JsonObject,
@@ -73,6 +74,7 @@ type HashState = readonly [high: number, low: number];
 
 const INITIAL_HASH: HashState = [0x9e3779b9, 0x7f4a7c15];
 
+/** Returns the state of a hash after the characters of `text`. The given state does not change. */
 function extendHash([high, low]: HashState, text: string): HashState {
   for (let i = 0; i < text.length; i++) {
     const unit = text.charCodeAt(i);
@@ -94,7 +96,8 @@ function toHash([first, second]: HashState): number {
 type EntryArguments = { deployment: string; id: string; indexed: string; entries: string };
 
 /**
- * Returns the arguments for a row with its index entries. Throws `invalid` for metadata that is too long or has too many values.
+ * Returns the arguments that store the index entries of a row, with its metadata as JSON text. Throws `invalid` for metadata
+ * that is too long or has too many values.
  */
 function toEntryArguments(deployment: string, id: string, metadata: JsonObject): EntryArguments {
   const indexed = JSON.stringify(metadata);
@@ -121,7 +124,10 @@ export function insertIndexEntries(
   return isEmpty(metadata) ? [] : [insertEntries({ source: kind }, toEntryArguments(deployment, id, metadata))];
 }
 
-/** Returns the statements that replace the index entries of a row whose metadata the same batch has updated. */
+/**
+ * Returns the statements that replace the index entries of a row. They have no effect unless the row has this metadata, which
+ * the same batch must have written. Throws `invalid` for metadata that is too long or has too many values.
+ */
 export function replaceIndexEntries(
   kind: IndexedKind,
   deployment: string,
@@ -167,7 +173,10 @@ const isIndexedInStates = (value: Json): boolean =>
 export const deleteIndexEntries = (kind: IndexedKind, deployment: string, id: string): Statement<never> =>
   deleteEntriesOfRow({ kind }, { deployment, id });
 
-/** Returns index entries that every state has whose values contain the filter. */
+/**
+ * Returns index entries that every state has whose values contain the filter, at most `MAX_NARROWING_ENTRIES`. Members that are
+ * no scalars, and long texts, give none.
+ */
 export function createNarrowingEntries(filter: JsonObject): readonly IndexEntry[] {
   const indexedMembers = Object.entries(filter).filter(([, value]) => isIndexedInStates(value));
   return createIndexEntries(Object.fromEntries(indexedMembers), MAX_NARROWING_ENTRIES);

@@ -95,8 +95,8 @@ export function sqlStorage(driver: SqlDriver): Storage {
 const PROBE_PADDING = "x".repeat(1024);
 
 /**
- * Creates `becomeWorker`, and `hasWorkerLock`, which returns true once this process has the worker lock and has taken over from
- * dead workers.
+ * Returns `becomeWorker`, which acquires the worker lock and takes over from dead workers, and `hasWorkerLock`, which returns
+ * true once both are done. Without a worker lock of the driver, `hasWorkerLock` always returns false.
  */
 function createWorkerAdoption(
   driver: Database,
@@ -104,7 +104,10 @@ function createWorkerAdoption(
   let adoption: Promise<void> | undefined;
   let isAdopted = false;
 
-  /** Requeues the runs of dead workers, and frees their thread locks and delivery claims. */
+  /**
+   * Requeues all running runs, and frees stale thread locks and the delivery claims of dead workers. After that `hasWorkerLock`
+   * returns true.
+   */
   async function adopt(now: number): Promise<void> {
     await driver.batch([
       ...STALE_LOCK_SOURCES.map((source) => releaseThreadLocks({ source }, {})),
@@ -157,14 +160,17 @@ function createDatabase(driver: SqlDriver, health: WriteHealth): Database {
     if (error instanceof DatabaseUnavailable) throw toStorageError(error);
     throw error;
   };
-  /** Throws the error as a service error. Notes a full disk or a damaged file, which fails the health of the storage. */
+  /** Records a full disk or a damaged file in `health`, and throws the error as `throwServiceError` does. */
   const recordAndThrow = (error: unknown): never => {
     health.recordFailure(error, []);
     return throwServiceError(error);
   };
   return {
     dialect,
-    /** Compiles the statements and runs them as one transaction of the driver. Returns the rows of each statement. */
+    /**
+     * Compiles the statements and runs them as one transaction of the driver. Returns the rows of each statement. A failure is
+     * recorded in `health` with the size of the batch, and thrown as a ServiceError where it is one.
+     */
     batch(statements, lock_keys) {
       const texts = statements.map((statement) => statement.compileFor(dialect));
       // The declared row types meet what the driver returns here and in `read`, and nowhere else.

@@ -26,7 +26,10 @@ interface Pruning {
   readonly pruned: Statement<{ thread_id: string }>;
 }
 
-/** Returns the statements that delete threads with the rows of features and index entries, and keep their claim counts. */
+/**
+ * Returns the statements that delete threads with the rows of features and index entries, and keep their claim counts; and
+ * which of them returns the ids of the deleted threads.
+ */
 function toDeletion(shape: PruningShape, args: Args): Pruning {
   const pruned = deleteThreads(shape, args);
   const ofFeatures = Object.keys(RUNS_DELETED).map((statement) => deleteOfFeatures({ ...shape, statement }, args));
@@ -36,6 +39,10 @@ function toDeletion(shape: PruningShape, args: Args): Pruning {
   };
 }
 
+/**
+ * Returns the statements that reduce threads to the checkpoints, writes and values of their newest state; and which of them
+ * returns the ids of the reduced threads.
+ */
 function toReduction(shape: PruningShape, args: Args): Pruning {
   const pruned = setPrunedAt(shape, args);
   const deletions = [deleteCheckpoints(shape, args), deleteWrites(shape, args), deleteValues(shape, args)];
@@ -56,7 +63,8 @@ const toLockKeys = (deployment: string, thread_ids: readonly string[]): string[]
 export function createPruningStorage(driver: Database): Pick<StateStorage, "pruneThreads"> {
   return {
     /**
-     * Deletes or reduces threads that are not busy, and returns their ids.
+     * Deletes or reduces visible threads that are not busy, and returns their ids. These are the named threads, all with the
+     * strategy of `target`, or at most `target.expired` threads whose time to live is over, each with its own strategy.
      * @statements selectExpiredThreads · toDeletion · toReduction
      * @guards each statement repeats the condition "named, visible, not busy" (and "time to live is over"). `delete`:
      *   rows of features · claim counts · threads · labels. `keep_latest`: delete checkpoints that the newest state does not need · their

@@ -168,8 +168,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "attempts are never exhausted",
     file: "adapters/sql/statements/runs-claim.ts",
-    find: "or ${countStarts(p)} >= ${jsonNumber(",
-    replace: "or ${countStarts(p)} >= 1000 + ${jsonNumber(",
+    find: "or ${countStarts(p)} >= ${jsonInteger(",
+    replace: "or ${countStarts(p)} >= 1000 + ${jsonInteger(",
   },
   {
     name: "whatever is stored counts as progress",
@@ -180,8 +180,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "progress counts for ever",
     file: "adapters/sql/statements/runs-claim.ts",
-    find: "started_at + ${jsonNumber(p.progress_ms, sql`graph_id`)} > ${p.now}",
-    replace: "started_at + 1000000 + ${jsonNumber(p.progress_ms, sql`graph_id`)} > ${p.now}",
+    find: "started_at + ${jsonInteger(p.progress_ms, sql`graph_id`)} > ${p.now}",
+    replace: "started_at + 1000000 + ${jsonInteger(p.progress_ms, sql`graph_id`)} > ${p.now}",
   },
   {
     name: "a worker adopts the leases of the living",

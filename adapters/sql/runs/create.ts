@@ -21,7 +21,8 @@ import { createRunStatements, excludesOtherAnswers, toTargets } from "./create-s
 import { toRun } from "./row.ts";
 
 /**
- * Returns the run of an idempotency key, null without one. The run is null if it was deleted. See `Storage.findRepeatedRun`.
+ * Returns the run that first used an idempotency key, and whether the request had the same body. Returns null if the key is
+ * unknown; `run` is null if that run was deleted. See `Storage.findRepeatedRun`.
  * @statements selectRunOfKey
  */
 export async function findRepeatedRun(
@@ -42,8 +43,8 @@ export async function countPending(driver: Database, deployment: string): Promis
 }
 
 /**
- * See `Storage.createRun`; `pending_limit` as for `createRunStatements`.
- *
+ * Creates a run if the request is possible, and otherwise returns the reason, as `explainRefusal` does. See
+ * `Storage.createRun`; `pending_limit` as for `createRunStatements`.
  * @statements createRunStatements · findRepeatedRun · excludesOtherAnswers · selectAnsweringRun · countPendingRuns · selectObstacles ·
  *   evicts
  * @guards Locks: thread, idempotency key, and `pending` when the deployment limit is near.
@@ -71,8 +72,8 @@ export async function createRun(
 }
 
 /**
- * Creates all runs or none. Returns the earlier runs if all keys were used before, else the first refusal. `pending_limit` as for
- * createRun. See `Storage.createRuns`.
+ * Creates all runs or none. Returns the earlier runs if all keys were used before, else the first reason that is not `stale`,
+ * with the index of its request. `pending_limit` as for `createRunStatements`. See `Storage.createRuns`.
  * @statements createRunStatements · requireRuns · explainRefusal
  * @guards the statements of each run · fail the batch if any run is missing.
  */
@@ -119,8 +120,9 @@ export async function createRuns(
 export type Refusal = Exclude<CreateRunResult, { kind: "created" }>;
 
 /**
- * Reads why a run was not created. Returns `stale` if the reason is gone by now: the caller reads again and retries.
- * `earlierRequests` are requests of this call that would wait before it.
+ * Reads why a run was not created. Returns the first of these: the run that used the idempotency key (`repeated`),
+ * `interrupt_answered`, `thread_not_found`, `thread_busy`, `thread_full`, `deployment_full`. Returns `stale` if none applies
+ * (any more): the caller reads again and retries. `earlierRequests` of the same call count as pending.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the reasons of a refusal, in their order
 export async function explainRefusal(

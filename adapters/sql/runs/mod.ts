@@ -95,7 +95,8 @@ export function createRunStorage(driver: Database): RunStorage {
     readFrames: (scope, run_id, after) => readFrames(driver, scope, run_id, after),
 
     /**
-     * Counts active runs by status, and returns since when the oldest one is due; null if none is.
+     * Counts active runs by status: `scheduled` are pending runs that are not due, `pending` those that are. `oldest_due` is
+     * since when the oldest of these is due; null if none is.
      * @statements countActiveRuns
      */
     async countActiveRuns({ deployment }, now) {

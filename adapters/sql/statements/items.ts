@@ -132,7 +132,10 @@ const shapes: readonly CandidatesShape[] = [
 
 const value = sql<string>`value`;
 
-/** Returns a condition on rows of `store_items` that all matches meet, and perhaps others. */
+/**
+ * Returns a condition on rows of `store_items` that every match meets, and perhaps other rows: they have not expired, are
+ * before the end of the path prefix, and meet the narrowing conditions. It does not test where the prefix starts.
+ */
 function areCandidates(
   p: ParametersFor<typeof candidateTypes>,
   conditions: readonly ParametersFor<typeof conditionTypes>[],

@@ -48,7 +48,7 @@ const decisionTypes = {
 
 type Decision = ParametersFor<typeof decisionTypes>;
 
-/** The pending or running runs `r` of a thread that answer one of these interrupts. */
+/** Returns the pending or running runs of a thread that answer one of these interrupts, as alias `r`, for `from`. */
 const answeringRuns = (
   p: Operands<{ deployment: string; thread_id: string; resume_targets: string | null }>,
 ): RawBuilder<unknown> =>
@@ -167,7 +167,10 @@ const STRATEGIES: Readonly<Record<MultitaskStrategy, Strategy>> = {
 /** Returns true if runs with this strategy evict the earlier runs of their thread. */
 export const evicts = (strategy: MultitaskStrategy): boolean => STRATEGIES[strategy].evicts;
 
-/** The condition that the run gets the slot: it has a claim, the slot is free, no other run is running, and none goes before it. */
+/**
+ * Returns the condition that the run locks the thread at once: it has a claim, the thread is not locked, no other run is
+ * running, and the strategy puts no pending run before it.
+ */
 const canStartNow = (p: Decision, { isAhead }: Strategy): RawBuilder<boolean> =>
   sql<boolean>`${p.token} is not null and (threads.slot_token is null or threads.slot_until <= ${p.now})
           and not exists (select 1 from ${otherRuns} and r.status = 'running')
