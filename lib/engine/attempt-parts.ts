@@ -62,8 +62,8 @@ export interface AttemptParts extends AttemptBasis {
 }
 
 /**
- * Creates the parts of an attempt and connects them with its `control`. Starts nothing and reads no rows, except that the
- * heartbeat begins its timer.
+ * Creates the parts of an attempt and connects them with its `control`. Reads no rows and starts nothing but the timer of the
+ * heartbeat. Sets where the ids of the run's log continue.
  */
 export function createAttemptParts(basis: AttemptBasis, barrier: WriteBarrier, control: AttemptControl): AttemptParts {
   const { options, graph, claimed, state } = basis;
@@ -115,7 +115,10 @@ export function createAttemptParts(basis: AttemptBasis, barrier: WriteBarrier, c
   return { ...basis, retry, heartbeat, checkpoints, journal, output, progress, job, recorder, mapper };
 }
 
-/** Returns which methods of events the attempt records. */
+/**
+ * Returns which thread events the attempt records: `none` for a stateless run or thread, `all` if the thread, the request or an
+ * open reader in this process needs all, else `state`.
+ */
 function selectRecordedMethods(
   { events }: AttemptOptions,
   { run, thread }: ClaimedRun,

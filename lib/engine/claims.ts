@@ -80,14 +80,20 @@ export class WorkerSlots {
     return (await Promise.all(this.findAttempts(run_id).map((attempt) => attempt.flushEmitted()))).length > 0;
   }
 
-  /** Stops this run when it starts, if a claim in flight brings it. Has no effect without such a claim. */
+  /**
+   * Stops this run when it starts, if a claim in flight brings it. Has no effect without such a claim. Drops all earlier reasons
+   * once there are `MAX_STOP_SIGNALS`.
+   */
   stopOnStart(run_id: string, reason: StopReason): void {
     if (!this.isClaiming()) return;
     if (this.#reasons.size >= MAX_STOP_SIGNALS) this.#reasons.clear();
     this.#reasons.set(run_id, reason);
   }
 
-  /** Has this run read its cancel flag when it starts, if a claim in flight brings it. Has no effect without such a claim. */
+  /**
+   * Makes this run read its cancel flag when it starts, if a claim in flight brings it. Has no effect without such a claim. Drops
+   * all earlier checks once there are `MAX_STOP_SIGNALS`.
+   */
   checkCancelOnStart(run_id: string): void {
     if (!this.isClaiming()) return;
     if (this.#checks.size >= MAX_STOP_SIGNALS) this.#checks.clear();
@@ -126,7 +132,10 @@ function createClaimTerms({ environment, lease_ms, worker, features }: ClaimOpti
   };
 }
 
-/** Returns a function that creates claims for any run that this process can execute. */
+/**
+ * Returns a function that creates a claim for any run that this process can execute, each with a new token. Reads the limits of
+ * the graphs once, now.
+ */
 function createClaimRequestBuilder(options: ClaimOptions): (now: number) => ClaimRequest {
   const graphs = options.executor.graphs();
   const limits = {
@@ -216,8 +225,8 @@ export class Claims {
   }
 
   /**
-   * Called when an attempt has ended. `claimed` is true if its end contained a claim, which looked for runs that its thread
-   * blocked.
+   * Wakes the claims after an attempt has ended, if runs may wait. `claimed` is true if its end contained a claim, which looked
+   * for runs that its thread blocked; these are then no reason to wake.
    */
   onSlotFreed(claimed: boolean): void {
     if (this.#hasBacklog || (this.#isBlocked && !claimed)) this.wake();
@@ -225,13 +234,14 @@ export class Claims {
 
   /**
    * Creates the claim that is sent with the end of a run, and tracks it until its `onResponse`. Returns null unless runs wait,
-   * and once per `POLL_MS`, so that a separate claim finds the runs of dead processes.
+   * while this process stops or has an expired lease, and once per `POLL_MS`, so that a separate claim finds the runs of dead
+   * processes.
    */
   createNextClaim(): NextClaim | null {
     const { slots, leases } = this.#parts;
     const now = this.#options.environment.now();
     const isDue = now - this.#claimedAt >= POLL_MS;
-    if (!slots.isOpen || !this.hasWaitingRuns() || leases.isBehind(now) || isDue) return null;
+    if (!slots.isOpen || !this.hasWaitingRuns() || leases.hasExpiredLease(now) || isDue) return null;
     const wakeUpsBefore = this.#wakeUps;
     const request = this.#createRequest(now);
     slots.endsWithClaim++;
@@ -261,7 +271,10 @@ export class Claims {
     }
   }
 
-  /** Stops claiming and cancels the retry. Tells other workers that runs may wait. */
+  /**
+   * Announces the waiting runs to other processes, and cancels the retry of a failed claim. A later wake still claims if a slot
+   * is open, so close the slots first.
+   */
   stop(): void {
     this.#announceBacklog();
     this.#cancelRetry();
@@ -343,11 +356,13 @@ export class Claims {
 /** Reserves slots for runs that start with their creation. Their claim is sent with `createRun`. */
 export interface Reservations {
   /**
-   * Reserves a slot and returns the claim for a run that is about to be created, or null without a free slot. Call `start` or
-   * `release` after it.
+   * Reserves a slot and returns the claim for a run that is about to be created. Returns null if no slot is free beside those for
+   * waiting runs, or a lease of this process has expired. Call `start` or `release` after it.
    */
   reserve(): LeaseTerms | null;
+  /** Starts an attempt of the run in its reserved slot. The claim is no longer tracked. */
   start(claimed: ClaimedRun): void;
+  /** Gives the slot back without a run, and claims for waiting runs. The claim is no longer tracked. */
   release(terms: LeaseTerms): void;
 }
 
@@ -361,7 +376,7 @@ export function createReservations(
     reserve() {
       const now = options.environment.now();
       // Waiting runs are older. A new run starts at once only if a slot remains for each of those created here.
-      if (slots.countFree() <= claims.countUnannounced() || leases.isBehind(now)) return null;
+      if (slots.countFree() <= claims.countUnannounced() || leases.hasExpiredLease(now)) return null;
       const terms = createClaimTerms(options, now);
       slots.reserved++;
       leases.trackClaim(terms);

@@ -170,13 +170,19 @@ async function findRunEnd(parts: AttemptParts, failure: unknown): Promise<RunEnd
   return { result, interrupts, head };
 }
 
-/** Returns the result of wait and join. */
+/**
+ * Returns the result of wait and join: `{ __error__ }` for a failed run, else the values of its last state with its pending
+ * interrupts.
+ */
 function createRunResult({ result, interrupts }: RunEnd): Json {
   const { error, last, next, stoppedMidway } = result;
   return error ? { __error__: error } : toWaitResult(last?.values ?? {}, next, interrupts.list, stoppedMidway);
 }
 
-/** Returns the changes of the thread at the end of the run. */
+/**
+ * Returns the changes of the thread at the end of the run: its head, status, interrupts and error and, if it has a head and the
+ * run is not stateless, the scalar values of that state. These are null if the last state is not the head.
+ */
 function createThreadEnd(
   { result, interrupts, head }: RunEnd,
   failure: unknown,
@@ -193,7 +199,10 @@ function createThreadEnd(
   };
 }
 
-/** Returns the new status of the thread, or null if it does not change because the resume value was refused. */
+/**
+ * Returns the new status of the thread: `error`, `interrupted` if nodes or interrupts wait, or `idle`. Returns null if it does
+ * not change, because the resume value was refused.
+ */
 function findThreadStatus(
   { error, next }: AttemptResult,
   { isPendingAgain }: Interrupts,
@@ -229,7 +238,7 @@ async function storeEnd({ options, slot, claimed, retry }: AttemptParts, end: Fi
   return row?.claims === claims && row.status === status && row.end_frame === end_frame && row.ended_at === now;
 }
 
-/** Counts the end, and logs an error. */
+/** Adds one to the counter of the end's status, and logs an error if the run has failed or timed out. */
 function reportEnd({ options, slot, claimed }: AttemptParts, { status, error }: FinishRun, failure: unknown): void {
   slot.counters.ended[status]++;
   if (!error) return;

@@ -27,7 +27,10 @@ export async function readState(
   }
 }
 
-/** Finds the newest root checkpoint of the run, from this attempt or an earlier one. */
+/**
+ * Resolves with the id of the newest root checkpoint of the run, from this attempt or an earlier one; null if there is none.
+ * Reads the storage only in a retry that has put none.
+ */
 export async function findNewestRunCheckpoint({ claimed, checkpoints }: RunContext): Promise<string | null> {
   const newest = checkpoints.findNewestRootId();
   if (newest !== null || !claimed.resumed) return newest;

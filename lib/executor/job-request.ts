@@ -105,7 +105,10 @@ export function redactRunKwargs(kwargs: JsonObject, metadata: JsonObject): JsonO
   return { ...redacted, config: { ...(isObject(redacted.config) ? redacted.config : {}), metadata } };
 }
 
-/** Returns the stored request without the credentials in `config` and `context`. The input is not changed. */
+/**
+ * Returns a copy of the stored request without top-level members whose names mark credentials, and without such members in
+ * `config` and `context`, at any depth. `input` and `command` keep all of their members.
+ */
 export function redactKwargs(kwargs: JsonObject): JsonObject {
   const entries = Object.entries(kwargs).filter(([name]) => !isSecretName(name));
   return Object.fromEntries(
@@ -218,7 +221,7 @@ export function mergeContext<Both extends Pick<JobRequest, "config" | "context">
   };
 }
 
-/** Returns undefined if no members remain. */
+/** Returns a copy without the members that the server or LangGraph adds; undefined if no members remain. */
 function omitReservedMembers(members: JsonObject): JsonObject | undefined {
   const names = Object.keys(members).filter((name) => !isReservedMember(name));
   return names.length === 0 ? undefined : Object.fromEntries(names.map((name) => [name, members[name] as Json]));
@@ -274,8 +277,8 @@ export function createAssistantStateConfig(assistant: AssistantRow | null, threa
 }
 
 /**
- * Returns a look-up of the configuration of the run that wrote a checkpoint. It is loaded on first use, and once per run. Without such
- * a run it is that of the thread's newest run of this graph, else that of the assistant and the thread.
+ * Returns a look-up of the configuration of the run that wrote a checkpoint. It is loaded on first use, and once per run. Without
+ * such a run it is that of the thread's newest run, if that executed this graph, else that of the assistant and the thread.
  */
 export function createStateConfigLookup(
   storage: Storage,
@@ -285,8 +288,8 @@ export function createStateConfigLookup(
   const configs = new Map<string, Promise<StateConfig>>();
 
   /**
-   * Returns the config with which a state is read: that of the run that wrote it, else of the newest run of the graph, else of
-   * the assistant of the thread.
+   * Resolves with the configuration with which a state is read: that of the run that wrote it, else of the newest run of the
+   * thread if that executed this graph, else of the assistant that the thread's metadata names, with the thread's own.
    */
   async function loadStateConfig(graph_id: string, run_id: string | null): Promise<StateConfig> {
     const writer = run_id === null ? null : await storage.getRun(scope, run_id);
@@ -307,8 +310,9 @@ export function createStateConfigLookup(
 }
 
 /**
- * Returns the resume values by interrupt id, or null for a single value. An object is a map if one of its keys is the id of a
- * pending interrupt, or if all of them look like ids. Members with other keys are ignored.
+ * Returns `resume` itself, with all of its members, if it maps interrupt ids to resume values; null for a single value. An object
+ * is such a map if one of its keys is in `open`, the ids of pending interrupts, or if it is not empty and all of its keys look
+ * like ids (32 hexadecimal digits). Look values up by id: other keys have no meaning.
  */
 export function toResumeMap(resume: Json, open: ReadonlySet<string>): JsonObject | null {
   if (!isObject(resume)) return null;
@@ -368,7 +372,10 @@ export const createInterruptGoneError = (missing: readonly InterruptRef[], pendi
     "interrupt_gone",
   );
 
-/** Returns the error of a resume value with `strict_resume`, or null if it matches the pending interrupts. */
+/**
+ * Returns the error of a resume value with `strict_resume`: for an empty map, for ids that are not pending, and for a single
+ * value while several interrupts are pending. Returns null for any other value, also for a single one while none is pending.
+ */
 export function findResumeMismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
   const pending = [...new Set(open)].sort();
   const answers = isObject(resume) && Object.keys(resume).length === 0 ? resume : toResumeMap(resume, new Set(open));

@@ -60,7 +60,10 @@ function findJsonSchema(schema: Schema | undefined): Promise<JsonObject | null> 
 
 const MESSAGES: JsonObject = { type: "array", items: { type: "object" } };
 
-/** Adds the messages to the schema of a state, which declares only the other values. */
+/**
+ * Returns a copy of the schema of a state with the property `messages`, because the schema declares only the other values.
+ * Returns null and a schema of another type than `object` as they are.
+ */
 function addMessages(schema: JsonObject | null): JsonObject | null {
   if (schema?.type !== "object") return schema;
   return { ...schema, properties: { ...(schema.properties as JsonObject | undefined), messages: MESSAGES } };

@@ -21,7 +21,10 @@ export function mergePart(part: Json | undefined, delta: Json): Json {
   return { ...part, ...Object.fromEntries(merged) };
 }
 
-/** Ignores an empty value, such as the name of a tool in later chunks of its call. An index of 0 is a value. */
+/**
+ * Returns `value`, or `previous` if `value` is empty, such as the name of a tool in later chunks of its call. An index of 0 is a
+ * value.
+ */
 function mergeIdentity(previous: Json | undefined, value: Json): Json {
   if (value || value === 0) return value;
   return previous ?? value;

@@ -160,7 +160,10 @@ function findMissingMembers({ required }: JsonObject, value: Json, path: string)
 
 type Part = readonly [schema: Json, value: Json, at: string];
 
-/** Yields the members or items of a value with their schemas. */
+/**
+ * Yields the items or members of a value, each with its schema and path; true, which accepts any value, stands for a missing
+ * schema. Names of members come too, with the schema `propertyNames`. Yields nothing for other values.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each keyword of JSON Schema
 function* listInnerSchemas(schema: JsonObject, value: Json, path: string): Generator<Part> {
   if (Array.isArray(value)) {

@@ -67,7 +67,10 @@ export function parseDuration(duration: Duration, subject: string): number {
   throw new TypeError(`${subject} must be milliseconds or a duration such as "30s", "2d" or "1h 30m"`);
 }
 
-/** Returns the time at which a sleep ends, in milliseconds since 1970. */
+/**
+ * Returns the time at which a sleep ends, in milliseconds since 1970: that of a date, which may have passed, or `now` plus a
+ * duration. Throws a TypeError that begins with `label` for an invalid one.
+ */
 export function resolveWakeTime(until: Duration | Date, now: number, label: string): number {
   if (!(until instanceof Date)) return now + parseDuration(until, `${label}: the time`);
   if (Number.isNaN(until.getTime())) throw new TypeError(`${label}: the date is invalid`);

@@ -78,8 +78,8 @@ export function fromFunctions<Hosted extends Readonly<Record<string, AgentFuncti
 }
 
 /**
- * Loads `execute` with the first run, because deployments of graphs do not need it. Later runs call it without this
- * generator.
+ * Loads `execute` with the first run, because deployments of graphs do not need it, and keeps it in a module variable. Later runs
+ * call it without this generator. Throws if no function has the name of the graph.
  */
 const loadAndExecute: Execute = function* (definition, job, signal, environment) {
   if (!definition) throw new Error(`No function is named ${job.graph_id}`);

@@ -37,8 +37,9 @@ export class StepRunner {
   }
 
   /**
-   * Runs the attempts of a step, with growing pauses, and stores each result. Returns the JSON result once it is stored. Throws a
-   * StepError after the last attempt. Between attempts the run may be suspended.
+   * Runs the attempts of a step, with growing pauses, and stores each result. Continues the count of attempts that earlier runs
+   * have stored. Resolves with the JSON result once it is stored. Rejects with a StepError after the last attempt, and with the
+   * reason if the run stops. Between attempts the run may be suspended.
    */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one loop over the tries of a step, which share their times
   async execute(
@@ -87,7 +88,10 @@ export class StepRunner {
     }
   }
 
-  /** Runs one attempt of a step. Does not reject: an error is part of the result. Tokens of a stopped run are dropped. */
+  /**
+   * Runs one attempt of a step, and resolves with its result or with `{ error }`. Rejects if the lease is lost or the run stops.
+   * Tokens of a stopped run are dropped.
+   */
   #runAttempt(
     { name }: OperationUse,
     timeout_ms: number | null,

@@ -67,7 +67,9 @@ export class StreamHub {
     return this.#logs.get(run_id);
   }
 
-  /** Adds this log, unless the run has one already. */
+  /**
+   * Adds this log, unless the run has one already. Returns `runLog` in any case. While the database is lost, ends it as `gone`.
+   */
   addLog(runLog: RunLog): RunLog {
     if (!this.#logs.has(runLog.run_id)) this.#logs.set(runLog.run_id, runLog);
     if (this.#lostCompletion) runLog.end(this.#lostCompletion);
@@ -195,7 +197,10 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     this.change.notify();
   }
 
-  /** Emits a `metadata` frame without an id to subscribers while there are no frames yet. It contains the reason. */
+  /**
+   * Emits a `metadata` frame without an id, whose data is `data`, to subscribers while there are no frames yet. Does nothing
+   * after the first frame, after the end, and while an attempt here writes the log.
+   */
   noteWaiting(data: string): void {
     if (this.isLive || this.completion || this.last > 0) return;
     this.waiting_for = data;
@@ -248,7 +253,7 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     return items;
   }
 
-  /** Resolves when the run has ended. */
+  /** Resolves when the run has ended, at once if it has already. Never rejects. */
   waitForEnd(): Promise<RunCompletion> {
     return this.completion
       ? Promise.resolve(this.completion)
@@ -314,7 +319,7 @@ class FrameCursor extends LogCursor<Frame, StoredFrame> {
     return this.#log.completion !== undefined && this.position >= this.#log.startsAfter;
   }
 
-  /** Stops reading, once. Tells the owner if the run was still active. */
+  /** Stops reading, once. Calls `onLeave` if the run was still active. */
   override leave(): void {
     if (this.hasLeft) return;
     super.leave();

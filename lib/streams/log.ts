@@ -26,10 +26,12 @@ export function createReader<Item>(next: Reader<Item>["next"], leave: () => void
     [Symbol.asyncIterator]() {
       const ready: Item[] = [];
       return {
+        /** Returns one item. Reads the next batch once the last one is used up, and is done at an empty one. */
         async next() {
           if (ready.length === 0) ready.push(...(await next()));
           return ready.length > 0 ? { done: false, value: ready.shift() as Item } : END;
         },
+        /** Drops the items that are ready and leaves at once. */
         async return() {
           ready.length = 0;
           leave();
@@ -366,7 +368,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     this.#readTo = read_to ?? Math.max(this.position, floor);
   }
 
-  /** Returns the last items of a reader whose stream ends. */
+  /** Leaves the log, because the stream has ended, and returns the last items: none here. */
   protected end(): readonly Emitted[] {
     this.leaveLog();
     return [];

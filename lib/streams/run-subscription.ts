@@ -78,8 +78,9 @@ export function endDeletedRunLog(runLog: RunLog | undefined, name: keyof typeof 
 }
 
 /**
- * Returns the result of wait and join for a run that did not fail. `isStopped` means that it was interrupted, so remaining nodes
- * are no breakpoint.
+ * Returns the result of wait and join for a run that did not fail: `values`, and with `__interrupt__` added if nodes remain.
+ * `isStopped` means that the run was interrupted: without interrupts its remaining nodes are no breakpoint, and add nothing.
+ * Values that are no object are replaced by `__interrupt__`.
  */
 export function toWaitResult(
   values: Json,
@@ -98,7 +99,8 @@ const addTrailerToResult = (result: Json, frames: TrailerFrames): Json =>
     : result;
 
 /**
- * Converts the error of an attempt to its wire form. Returns null if the attempt succeeded, which requires at least one state.
+ * Converts the error of an attempt to its wire form `{ error, message }`, with the reason of a resume value that was refused
+ * after the run was created. Returns null if the attempt succeeded, which requires at least one state.
  */
 export function toErrorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
   if (failure === undefined) return last ? null : { error: "Error", message: "The graph ended without a state" };
@@ -294,7 +296,11 @@ export interface RunSubscriptions {
     onLeave?: () => void,
     isNew?: boolean,
   ): Promise<{ readonly runLog: RunLog; readonly frames: Reader<Frame> }>;
-  /** Returns the result of wait and join. */
+  /**
+   * Returns the log of a run and a promise of its result for wait and join; both as a promise if the storage must be read first.
+   * The result of a run that fails is `{ __error__ }`. Rejects only if that first read fails, which a run with `isNew` survives.
+   * Starts to follow a run of another process.
+   */
   result(run: RunRow, isNew?: boolean): RunResult | Promise<RunResult>;
 }
 
@@ -306,6 +312,10 @@ interface RunResult {
 /** The maximum id, because clients may send any number as the last id that they have received. */
 const MAX_FRAME_ID = 2 ** 52;
 
+/**
+ * Creates the functions that read frames and results of runs, in whichever process they are executed. Subscribes to the changes
+ * of runs and threads of other processes for as long as the bus exists.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubscriptions {
   const { storage, scope, environment, hub } = options;

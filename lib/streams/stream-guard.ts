@@ -44,9 +44,15 @@ type OnLost = (revocation: ServiceError | null) => void;
 export interface StreamGuards {
   /** Returns undefined if the access cannot be lost. */
   open(grant: AccessGrant, thread: GuardedThread | undefined, onLost: OnLost): StreamGuard | undefined;
-  /** Wraps `reader`. Its `next()` throws the revocation, and returns nothing once the thread is excluded. */
+  /**
+   * Wraps `reader`. Its `next()` leaves and throws the revocation once the caller loses access, and returns nothing once the
+   * thread is excluded. Returns `reader` itself if the access cannot be lost.
+   */
   reader<Item>(grant: AccessGrant, reader: Reader<Item>, thread?: GuardedThread): Reader<Item>;
-  /** Wraps a pending result. It rejects with the revocation, and with not_found once the thread is excluded. */
+  /**
+   * Returns a copy of a pending result that rejects with the revocation once the caller loses access, and with `not_found` once
+   * the thread is excluded. Returns `pending` itself if the access cannot be lost.
+   */
   result<Pending extends PendingResult>(grant: AccessGrant, pending: Pending, thread?: GuardedThread): Pending;
 }
 
@@ -195,7 +201,10 @@ class ResponseGuard implements StreamGuard {
     this.#watch.listeners.add(this.#onExcluded);
   }
 
-  /** Returns false if the thread is no longer visible to the caller. Checks it again first, if a change was seen. */
+  /**
+   * Resolves to false once the grant was revoked or the thread is no longer visible to the caller. Checks the thread again first,
+   * if the last check is old or the thread has changed. Rejects if it cannot be read.
+   */
   async mayContinue(): Promise<boolean> {
     if (!this.#isLost && this.#watch) await this.#watch.check();
     return !this.#isLost;

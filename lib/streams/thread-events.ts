@@ -15,7 +15,10 @@ interface ThreadEventOptions extends ThreadEventLogOptions {
 }
 
 export interface ThreadEventLogs extends ThreadEvents {
-  /** Publishes events that an attempt here has stored. `before` is the `seq` before the first one. */
+  /**
+   * Publishes events that an attempt here has stored. `before` is the `seq` before the first one. Does nothing without readers
+   * here. If an event has no data, because only its checkpoint has it, all are read from the storage instead.
+   */
   publish(thread_id: string, before: number, events: readonly StoredThreadEvent[]): void;
   /** Returns true if the thread has readers here. */
   isWatched(thread_id: string): boolean;

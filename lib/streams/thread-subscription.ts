@@ -55,7 +55,10 @@ function createThreadRuns(
   const listPending = (): Promise<readonly RunRow[]> =>
     storage.listRuns(scope, thread_id, { status: "pending", limit: 1_000, offset: 0 });
 
-  /** Returns the id of a run's last frame that any process has emitted. */
+  /**
+   * Resolves with the id of a run's last frame: that of its log here, else of the last stored one. Resolves to 0 without a frame,
+   * and for a run that stores none and has no log here.
+   */
   async function findNewestFrameId(run: RunRow): Promise<number> {
     const runLog = hub.find(run.run_id);
     if (runLog || !run.resumable) return runLog?.lastId ?? 0;
@@ -286,8 +289,9 @@ class ThreadFrames {
 }
 
 /**
- * Streams a thread until it is deleted or the service stops. The stream has no `end` and no `error` frame, because clients take
- * those for the end of the stream.
+ * Loads the runs that are active now, and resolves with a reader of the thread's frames, which streams until the thread is
+ * deleted or the service stops. Rejects if the runs cannot be loaded. The stream has no `end` and no `error` frame, because
+ * clients take those for the end of the stream.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export async function subscribeThread(
@@ -420,7 +424,10 @@ export async function subscribeThread(
   });
 }
 
-/** Subscribes to the run that starts next, because its first frame reports the start at once. */
+/**
+ * Creates the subscription to the run that starts next, because its first frame reports the start at once. It subscribes only
+ * when `subscribe` is called.
+ */
 function createNextRunSubscription(
   { storage, scope, environment }: ThreadStreamOptions,
   runs: ThreadRuns,
