@@ -6,6 +6,7 @@ import { Client } from "@langchain/langgraph-sdk";
 import type { Graphs } from "../lib/executor/agent-types.ts";
 import { waitUnlessAborted } from "../lib/handles/abort.ts";
 import { createAgentHandle } from "../lib/handles/handle.ts";
+import { isRefusal } from "../lib/handles/refusals.ts";
 import type { ReceivedFrame, ReceivedState, RunRequest, RunTransport } from "../lib/handles/transport.ts";
 import type { AgentCalls, RunRef } from "../lib/handles/types.ts";
 import { isObject, type Json } from "../lib/json.ts";
@@ -88,10 +89,10 @@ interface SdkState extends Pick<ReceivedState, "values" | "next"> {
   readonly tasks: readonly { readonly interrupts: readonly Json[] }[];
 }
 
-/** The HTTP statuses of errors that refuse a run before it is created. */
-const REFUSALS: readonly unknown[] = [400, 403, 404, 422];
-
 const getStatus = (error: unknown): unknown => (isObject(error) ? error["status"] : undefined);
+
+/** Returns the code in the body of a refused request, which is in the message of the SDK's error. */
+const getCode = (error: unknown): unknown => /"code":"(\w+)"/.exec(String(error))?.[1];
 
 /** Returns null for an error with status 404. Throws any other one. */
 function nullIfNotFound(error: unknown): null {
@@ -132,7 +133,7 @@ function createSdkTransport({ runs, threads }: SdkClient): RunTransport {
     join,
     createThread: async (graphId, signal) => (await threads.create({ graphId, signal })).thread_id,
     deleteThread: (thread_id) => threads.delete(thread_id),
-    isRefusal: (error) => REFUSALS.includes(getStatus(error)),
+    isRefusal: (error) => isRefusal(getStatus(error), getCode(error)),
     async wait(thread_id, request, signal) {
       // `runs.wait` of the SDK leaves feedback keys out, and does not tell the thread of a stateless run.
       if (thread_id === null || request.feedback_keys) {

@@ -20,11 +20,11 @@ import { requireOwnMetadata, requireStillVisible } from "../storage/visibility.t
 import type { StreamHub } from "../streams/hub.ts";
 import type { InternalThreads } from "../threads/mod.ts";
 import { type ResolvedRun, toCreateRun } from "./plan.ts";
+import { findRepeatedBatch, findRepeatedRun, type NewOrRepeatedRun, toRepeatedRun } from "./repeated-run.ts";
 import {
   findRequestedCheckpoint,
   normalizeResume,
   type RunCreate,
-  type RunOrigin,
   type ScopedOrigin,
   validateRunRequest,
 } from "./request.ts";
@@ -75,7 +75,11 @@ interface RunCreator extends RunPreparer {
  * of these rows changed in between. Then the run starts here or is announced to other processes.
  */
 export function createRunCreator(options: CreateOptions): RunCreator {
-  const { scope: deploymentScope, assistants } = options;
+  const { storage, scope: deploymentScope, assistants } = options;
+  const findRepeated =
+    (run: DescribedRun) =>
+    (refusal: unknown): Promise<NewOrRepeatedRun> =>
+      findRepeatedRun(storage, deploymentScope, run, refusal);
   const resolver = new RunResolver(options);
   const starter = new RunStarter(options, (resolved) => resolver.plan(resolved));
   return {
@@ -88,8 +92,7 @@ export function createRunCreator(options: CreateOptions): RunCreator {
       let assistant = cachedAssistant instanceof Promise ? await cachedAssistant : cachedAssistant;
       while (true) {
         const resolving = resolver.resolve(thread_id, assistant, describedRun);
-        const resolved =
-          resolving instanceof Promise ? await resolver.resolveOrFindRepeated(resolving, request, origin) : resolving;
+        const resolved = resolving instanceof Promise ? await resolving.catch(findRepeated(describedRun)) : resolving;
         if ("repeated" in resolved) return resolved;
         const created = await starter.store(resolved, watched);
         if (created) return created;
@@ -113,13 +116,12 @@ export function createRunCreator(options: CreateOptions): RunCreator {
       const assistantScope = origin.assistants ?? deploymentScope;
       let findAssistant = assistants.getCached;
       while (true) {
-        const resolvedRuns: ResolvedRun[] = [];
-        for (const run of describedRuns) {
-          resolvedRuns.push(
-            await resolver.resolve(null, await findAssistant(assistantScope, run.request.assistant_id), run),
-          );
-        }
-        const created = await starter.storeBatch(resolvedRuns);
+        const resolving = resolver.resolveBatch(describedRuns, (id) => findAssistant(assistantScope, id));
+        const resolved = await resolving.catch((refusal: unknown) =>
+          findRepeatedBatch(storage, deploymentScope, describedRuns, refusal),
+        );
+        if (isRepeatedBatch(resolved)) return resolved;
+        const created = await starter.storeBatch(resolved);
         if (created) return created;
         findAssistant = assistants.resolve;
       }
@@ -192,24 +194,15 @@ class RunResolver {
     return Promise.all([resolving, loading]).then(([resolved, { validateRun }]) => validateRun(schemas, resolved));
   }
 
-  /**
-   * Waits for a resolved run. If that throws for a resume value whose idempotency key was used before, returns the run of the
-   * first request instead, because its interrupt is answered by now.
-   */
-  async resolveOrFindRepeated(
-    resolving: Promise<ResolvedRun>,
-    { command }: RunCreate,
-    { idempotency }: RunOrigin,
-  ): Promise<ResolvedRun | NewOrRepeatedRun> {
-    if (!idempotency || command?.resume === undefined) return await resolving;
-    try {
-      return await resolving;
-    } catch (error) {
-      const { storage, scope: deploymentScope } = this.#options;
-      const first = error instanceof ServiceError ? await storage.findRepeatedRun(deploymentScope, idempotency) : null;
-      if (!first) throw error;
-      return toRepeatedRun(first.run, first.same_body);
-    }
+  /** Resolves stateless runs one after the other. Throws what `resolve` throws. */
+  async resolveBatch(
+    runs: readonly DescribedRun[],
+    findAssistant: (assistant_id: string) => AssistantRow | Promise<AssistantRow>,
+  ): Promise<readonly ResolvedRun[]> {
+    const resolvedRuns: ResolvedRun[] = [];
+    for (const run of runs)
+      resolvedRuns.push(await this.resolve(null, await findAssistant(run.request.assistant_id), run));
+    return resolvedRuns;
   }
 
   /**
@@ -264,12 +257,6 @@ class RunResolver {
     const boundResume = isResume ? await this.#resumeBinder.bind(resumeRequest) : { request, resume_targets: [] };
     return { thread, start_checkpoint: startCheckpoint, ...boundResume };
   }
-}
-
-/** A new run, or the run that an earlier request with the same idempotency key created (`repeated`). */
-export interface NewOrRepeatedRun {
-  readonly run: RunRow;
-  readonly repeated: boolean;
 }
 
 /** The time a run waits for the run that it stopped before its subscribers get a notice. */
@@ -431,12 +418,9 @@ class RunStarter {
   }
 }
 
-/** Returns the run of an earlier request with the same idempotency key. Throws `idempotency_key_reused` or `idempotent_run_gone`. */
-function toRepeatedRun(run: RunRow | null, same_body: boolean): NewOrRepeatedRun {
-  if (!same_body) throw new ServiceError("idempotency_key_reused", "Idempotency-Key: was used for another request");
-  if (!run) throw new ServiceError("idempotent_run_gone", "The run that was made with this Idempotency-Key is gone");
-  return { run, repeated: true };
-}
+const isRepeatedBatch = (
+  runs: readonly ResolvedRun[] | readonly NewOrRepeatedRun[],
+): runs is readonly NewOrRepeatedRun[] => runs.some((run) => "repeated" in run);
 
 type CreateRefusal = Exclude<CreateRunResult, { readonly kind: "created" | "repeated" }>;
 

@@ -4,6 +4,7 @@ import { nullIfNotFound, ServiceError, STATUS } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import { waitUnlessAborted } from "../handles/abort.ts";
 import { createAgentHandle } from "../handles/handle.ts";
+import { isRefusal } from "../handles/refusals.ts";
 import type { AgentHandles, ReceivedFrame, ReceivedState, RunRequest, RunTransport } from "../handles/transport.ts";
 import type { RunRef } from "../handles/types.ts";
 import type { Json } from "../json.ts";
@@ -11,9 +12,6 @@ import type { RunCreate, RunWait } from "../runs/mod.ts";
 import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
 import type { Resources } from "./resources.ts";
-
-/** The HTTP statuses of errors that refuse a run before it is created. */
-const REFUSALS: readonly number[] = [400, 403, 404, 422];
 
 const toRunCreate = (request: RunRequest): RunCreate => request as RunCreate;
 
@@ -53,7 +51,7 @@ function createServiceTransport({ runs, threads }: Pick<Resources, "runs" | "thr
       return (await threads.create({ metadata: { graph_id } })).thread_id;
     },
     deleteThread: (thread_id) => threads.delete(thread_id),
-    isRefusal: (error) => error instanceof ServiceError && REFUSALS.includes(STATUS[error.code]),
+    isRefusal: (error) => error instanceof ServiceError && isRefusal(STATUS[error.code], error.code),
     async create(thread_id, request, signal) {
       signal?.throwIfAborted();
       return toRef(await runs.create(thread_id, toRunCreate(request)));
