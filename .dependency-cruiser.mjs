@@ -134,9 +134,9 @@ const ALLOWED = [
   },
   {
     name: "app",
-    path: "^adapters/(?:app|app-options|database)\\.ts$",
+    path: "^adapters/(?:app|app-options|database|define-config)\\.ts$",
     may: [
-      "^adapters/(?:agents|app-options|database)\\.ts$",
+      "^adapters/(?:agents|app-options|database|define-config)\\.ts$",
       "^adapters/(?:sql|sqlite|libsql|postgres)/",
       "^lib/(?:mod|validation|storage/types|executor/contract|http/(?:handler|options))\\.ts$",
     ],

@@ -20,6 +20,7 @@ export type {
   GraphDefinition,
   GraphFactory,
   GraphLike,
+  LangGraphOptions,
 } from "./langgraph/mod.ts";
 
 /**

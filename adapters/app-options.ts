@@ -11,7 +11,13 @@ import {
   stringEnum,
   stringMatching,
 } from "../lib/validation.ts";
-import { AGENT_SETTINGS, createAgentExecutor, findSettingsProblems, toAgentDefinition } from "./agents.ts";
+import {
+  AGENT_SETTINGS,
+  createAgentExecutor,
+  findSettingsProblems,
+  type LangGraphOptions,
+  toAgentDefinition,
+} from "./agents.ts";
 import { type DatabaseOptions, findUrlProblem } from "./database.ts";
 
 /** The names of the database options in errors. */
@@ -74,8 +80,15 @@ export function findServiceProblems(
   return findSettingsProblems(settings, Object.keys(agents ?? {}), knownProblems, rename);
 }
 
-/** An executor of all agents that can be hosted; the others are named in `problems`. */
-export async function createAgentsExecutor(agents: unknown, problems: string[]): Promise<Executor> {
+/**
+ * Creates an executor of all agents that can be hosted, and adds what is wrong with the others to `problems`. `createOptions` returns
+ * the options of a graph, and may reject with a message for the user.
+ */
+export async function createAgentsExecutor(
+  agents: unknown,
+  problems: string[],
+  createOptions?: (graph: unknown) => Promise<LangGraphOptions>,
+): Promise<Executor> {
   const executors: Executor[] = [];
   const agentEntries = typeof agents === "object" && agents !== null ? Object.entries(agents) : [];
   if (agentEntries.length === 0)
@@ -86,7 +99,8 @@ export async function createAgentsExecutor(agents: unknown, problems: string[]):
       const definition = toAgentDefinition(agent);
       const schema = "agent" in definition ? FUNCTION_SCHEMA : GRAPH_SCHEMA;
       if (definition === agent) problems.push(...findProblems(schema, definition, "agents", name));
-      executors.push(await createAgentExecutor(name, agent));
+      const options = "graph" in definition ? await createOptions?.(definition.graph) : undefined;
+      executors.push(await createAgentExecutor(name, agent, options));
     } catch (error) {
       const texts = error instanceof ConfigError ? error.problems : [(error as Error).message];
       problems.push(...texts.map((text) => `${key}: ${text}`));

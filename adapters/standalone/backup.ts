@@ -53,7 +53,7 @@ export async function runBackup(args: readonly string[], io: BackupIo = {}): Pro
       return 0;
     }
     const file = input.positional("FILE");
-    const backup = await copyDatabase(toSqliteFile(readDatabaseOptions(args, env).database), file);
+    const backup = await copyDatabase(toSqliteFile((await readDatabaseOptions(args, env)).database), file);
     const { bytes, schema_version } = backup;
     out(json ? JSON.stringify(backup, null, 2) : `${file}: ${bytes} bytes, schema version ${schema_version}, whole`);
     return 0;

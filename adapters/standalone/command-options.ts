@@ -1,10 +1,10 @@
 /** Options of the command line: flags and `GREENROOM_*` variables. */
-import { existsSync } from "node:fs";
+import { basename } from "node:path";
 import { ConfigError } from "../../lib/mod.ts";
 import { suggestName } from "../../lib/validation.ts";
 import { findUrlProblem, isLibsql, isPostgres } from "../database.ts";
 import { parseTokens } from "./arguments.ts";
-import { isRecord, readContent } from "./config.ts";
+import { findConfigFile, isConfigModule, isRecord, OWN_CONFIG_FILES, readContent } from "./config.ts";
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
 import { omitUndefined } from "./omit-undefined.ts";
 
@@ -48,7 +48,7 @@ export interface CommandOptions {
 
 export const usage = `greenroom: serve agents behind the assistants, threads and runs API
 
-  --config FILE    greenroom.json or langgraph.json; default: the one in this folder
+  --config FILE    greenroom.json, greenroom.config.ts or langgraph.json; default: the one in this folder
   --host HOST      default 127.0.0.1; other than loopback addresses need API keys
   --port PORT      default 2024, or the next free one; 0 for any free one
   --database URL   a SQLite file, :memory:, or libSQL: file:PATH, libsql://HOST, https://HOST and so on, with the token in
@@ -92,6 +92,10 @@ const VALUE_FLAGS = [
 
 /** A SQLite file. */
 const DEFAULT_DATABASE: OptionValue = { value: ".greenroom/greenroom.db", setting: "--database" };
+
+/** Returns the database that the configuration names, unless a flag or variable names one. */
+export const chooseDatabase = (option: OptionValue, configured: string | undefined): OptionValue =>
+  option === DEFAULT_DATABASE && configured !== undefined ? { value: configured, setting: "database" } : option;
 
 type EnvVars = Readonly<Record<string, string | undefined>>;
 
@@ -213,22 +217,38 @@ class Settings {
   }
 }
 
-/** Reads the database of an account command from its options or variables, and the prefix of keys from the configuration. */
-export function readDatabaseOptions(
+/**
+ * Reads the database of an account command from its options, its variables or the configuration, and the prefix of keys from the
+ * configuration. A configuration in code is loaded, with its agents.
+ */
+export async function readDatabaseOptions(
   args: readonly string[],
   env: EnvVars,
-): { readonly database: OptionValue; readonly key_prefix?: string } {
+): Promise<{ readonly database: OptionValue; readonly key_prefix?: string }> {
   const values = new Map(parseTokens(args, ["config", "database"]).map(({ name, value }) => [name, value]));
   const toNonEmptyText = (value: unknown): string | undefined =>
     typeof value === "string" && value !== "" ? value : undefined;
   const database = readOption("database", toNonEmptyText(values.get("database")), env) ?? DEFAULT_DATABASE;
-  const file =
-    readOption("config", toNonEmptyText(values.get("config")), env)?.value ??
-    ["greenroom.json"].find((name) => existsSync(name));
+  const path = readOption("config", toNonEmptyText(values.get("config")), env)?.value;
+  const file = findConfigFile(path, OWN_CONFIG_FILES);
   if (file === undefined) return { database };
-  const { auth } = readContent(file);
+  const { auth, database: configured } = isConfigModule(file)
+    ? await readModuleOptions(file)
+    : { auth: readContent(file).auth, database: undefined };
   const key_prefix = isRecord(auth) ? toNonEmptyText(auth.key_prefix) : undefined;
-  return { database, ...(key_prefix === undefined ? {} : { key_prefix }) };
+  return {
+    database: chooseDatabase(database, configured),
+    ...(key_prefix === undefined ? {} : { key_prefix }),
+  };
+}
+
+/** Reads what an account command needs of a configuration in code. Throws a ConfigError for any problem of its keys. */
+async function readModuleOptions(
+  file: string,
+): Promise<{ readonly auth: unknown; readonly database: string | undefined }> {
+  const { code, problems, service } = await (await import("./config-module.ts")).readConfigModule(file);
+  if (problems.length > 0) throw new ConfigError(problems.map((problem) => `${basename(file)}: ${problem}`));
+  return { auth: service.auth, database: code?.database };
 }
 
 /** A database as the log may name it. A URL may carry a password, and a token after the question mark. */

@@ -5,7 +5,7 @@ import { dirname, relative, resolve } from "node:path";
 import process from "node:process";
 import { ConfigError } from "../../lib/mod.ts";
 import type { CommandOptions } from "./command-options.ts";
-import type { FileConfig } from "./config.ts";
+import { type FileConfig, requireConfigFile } from "./config.ts";
 import { describeError } from "./describe-error.ts";
 import { forgetFiles, loadedFiles } from "./loader.ts";
 import { loadProject } from "./project.ts";
@@ -26,7 +26,7 @@ error and keeps the previous agents. All options of the server, see greenroom --
 
 /** Serves until SIGTERM or SIGINT. */
 export async function develop(options: CommandOptions): Promise<void> {
-  const file = resolve(options.config ?? (existsSync("greenroom.json") ? "greenroom.json" : "langgraph.json"));
+  const file = resolve(requireConfigFile(options.config));
   const watch = watchFiles(dirname(file));
   let server: Server | undefined;
   let files: readonly string[] = [file];

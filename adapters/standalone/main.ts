@@ -17,7 +17,7 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
   try {
     const [word = "", ...commandArgs] = args;
     if (COMMANDS.has(word)) {
-      const { database, ...keys } = readDatabaseOptions(args, process.env);
+      const { database, ...keys } = await readDatabaseOptions(args, process.env);
       const { runCommand } = await import("./commands.ts");
       process.exit(await runCommand(args, () => openStorage(database), keys));
     }

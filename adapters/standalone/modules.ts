@@ -3,6 +3,7 @@ import { basename } from "node:path";
 import type { App } from "../../lib/http/handler.ts";
 import { combine, type Executor, type ServiceOptions } from "../../lib/mod.ts";
 import { createAgentExecutor } from "../agents.ts";
+import { createAgentsExecutor } from "../app-options.ts";
 import type { ConfiguredGraph, ModuleExport } from "./config.ts";
 import { importFile } from "./loader.ts";
 
@@ -31,8 +32,20 @@ export async function loadGraphs(
   return { executor: combine(...executors), problems };
 }
 
+/** Creates the executor of the agents of a configuration in code. `problems` names, by key, what cannot be served. */
+export async function loadAgents(
+  agents: unknown,
+  config: string,
+): Promise<{ readonly executor: Executor; readonly problems: readonly string[] }> {
+  const problems: string[] = [];
+  const executor = await createAgentsExecutor(agents, problems, async (graph) => ({
+    resolve: await (await import("./packages.ts")).createPackageResolver(graph, config, config),
+  }));
+  return { executor, problems };
+}
+
 /** Imports what a place names. Rejects with a message for the user. */
-async function loadExport({ file, export: name }: ModuleExport): Promise<unknown> {
+export async function loadExport({ file, export: name }: ModuleExport): Promise<unknown> {
   const module = await importFile(file).catch(async (error: unknown) => {
     const { formatLoadError: loadError } = await import("./load-error.ts");
     throw new Error(`${basename(file)} cannot be loaded: ${loadError(error)}`, { cause: error });
@@ -78,9 +91,14 @@ const moduleKinds: {
   },
   "http.app": {
     description: "a function, or an object with fetch",
-    convert: (value) => (typeof value === "function" || findMethod(value, "fetch") ? (value as App) : undefined),
+    convert: toApp,
   },
 };
+
+/** Returns the value if it can be routes of the host: a function, or an object with `fetch`. Else returns undefined. */
+export function toApp(value: unknown): App | undefined {
+  return typeof value === "function" || findMethod(value, "fetch") ? (value as App) : undefined;
+}
 
 /** Returns the method, not bound; undefined if there is none. */
 function findMethod(value: unknown, name: string): Method | undefined {

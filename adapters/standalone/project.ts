@@ -4,11 +4,11 @@ import process from "node:process";
 import type { App, Handler } from "../../lib/http/handler.ts";
 import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
 import { findSettingsProblems } from "../agents.ts";
-import type { CommandOptions } from "./command-options.ts";
-import { type FileConfig, readConfig } from "./config.ts";
+import { type CommandOptions, chooseDatabase, type OptionValue } from "./command-options.ts";
+import { type FileConfig, isConfigModule, readConfig, requireConfigFile } from "./config.ts";
 import type { LocalApi } from "./local.ts";
 import type { Log } from "./log.ts";
-import { loadGraphs, loadModules } from "./modules.ts";
+import { loadAgents, loadGraphs, loadModules } from "./modules.ts";
 
 export interface Project {
   /** The configuration file's name. */
@@ -18,6 +18,14 @@ export interface Project {
   /** Routes of the project's own. */
   readonly app: App | undefined;
   readonly graph_ids: readonly string[];
+  readonly database: OptionValue;
+}
+
+/** Reads the configuration: a JSON file, or code. `path`: undefined for the one in this folder. */
+async function loadConfig(path: string | undefined): Promise<FileConfig> {
+  const file = requireConfigFile(path);
+  if (!isConfigModule(file)) return readConfig(file);
+  return await (await import("./config-module.ts")).readConfigModule(file);
 }
 
 export interface LoadProjectOptions {
@@ -38,7 +46,7 @@ export async function loadProject({
   getUrl,
   internalHandler,
 }: LoadProjectOptions): Promise<Project> {
-  const config = readConfig(options.config);
+  const config = await loadConfig(options.config);
   setVariables(config.env);
   const name = basename(config.file);
   const unsupported =
@@ -47,9 +55,10 @@ export async function loadProject({
     loggedWarnings.add(message);
     log.write({ level: "warn", message, file: name });
   }
-  const loaded = await loadGraphs(config.graphs, config.file);
+  const { code } = config;
+  const loaded = code ? await loadAgents(code.agents, config.file) : await loadGraphs(config.graphs, config.file);
   const { modules, problems: moduleProblems } = await loadModules(config.modules);
-  const { "auth.path": custom, "store.index.embed": embed, "http.app": app } = modules;
+  const { "auth.path": custom, "store.index.embed": embed, "http.app": app = code?.app } = modules;
   const { worker, auth, store, usage, webhooks } = config.service;
   const public_base_url = options.public_base_url?.value ?? config.service.public_base_url;
   const settings: Project["settings"] = {
@@ -68,7 +77,9 @@ export async function loadProject({
   };
   const problems = [...config.problems, ...loaded.problems, ...moduleProblems];
   const rename = (problem: string): string =>
-    problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:");
+    code
+      ? problem.replace(/^executor:/, "agents:")
+      : problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:");
   problems.push(...findSettingsProblems(settings, config.graph_ids, problems, rename));
   if (problems.length > 0) {
     const urlSetting = options.public_base_url?.setting;
@@ -78,7 +89,8 @@ export async function loadProject({
         : `${name}: ${problem}`;
     throw new ConfigError(problems.map(formatProblem));
   }
-  return { name, config, settings, app, graph_ids: loaded.executor.graphs().map(({ graph_id }) => graph_id) };
+  const graph_ids = loaded.executor.graphs().map(({ graph_id }) => graph_id);
+  return { name, config, settings, app, graph_ids, database: chooseDatabase(options.database, code?.database) };
 }
 
 /** The warnings that were logged. A reload does not repeat them. */

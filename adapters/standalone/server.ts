@@ -34,9 +34,8 @@ export interface Server {
 
 /** Serves the project until SIGTERM or SIGINT. */
 export async function serve(options: CommandOptions, load: typeof loadProject = loadProject): Promise<Server> {
-  const { host, database, dev } = options;
-  // What a Node that is too old says of the agents would mislead.
-  if (!isLibsql(database.value) && !isPostgres(database.value)) await sqliteDriver(database.setting);
+  const { host, dev } = options;
+  await requireSqlite(options.database);
   const log = createServerLog(options);
   // Modules may ask for both while they are loaded.
   const local = createLocalApi();
@@ -46,6 +45,7 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
   const internalHandler: Handler = async (request, host) => (await current).internalHandler(request, host);
   const projectOptions: LoadProjectOptions = { options, log, local, getUrl: () => url, internalHandler };
   const project = await load(projectOptions);
+  const { database } = project;
   const listedKeyStore = createListedKeyStore(process.env.GREENROOM_API_KEYS);
   const storage = await openStorage(database);
   const identity = listedKeyStore ?? storage.identity;
@@ -97,6 +97,11 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
       return changed.config;
     },
   };
+}
+
+/** Throws if the runtime has no SQLite for a file: what a Node that is too old says of the agents would mislead. */
+async function requireSqlite({ value, setting }: OptionValue): Promise<void> {
+  if (!isLibsql(value) && !isPostgres(value)) await sqliteDriver(setting);
 }
 
 /** Ends the process after `close`, or at once at a second signal. */
@@ -177,7 +182,7 @@ function withShortAbandon(executor: ServiceOptions["executor"]): ServiceOptions[
 
 /** Prints where the server listens, with warnings about missing authentication and unreachable links. */
 function printStart({ project, mode, service }: ServedProject, options: CommandOptions, url: string): void {
-  const { host, database } = options;
+  const { host } = options;
   if (mode === "none" && !options.dev)
     console.log(
       "No authentication: every program on this machine can use the server. To create API keys: greenroom keys --help",
@@ -186,7 +191,7 @@ function printStart({ project, mode, service }: ServedProject, options: CommandO
     console.warn(`Feedback links start with ${url}, which others cannot reach: set --public-base-url`);
   }
   console.log(`Graphs: ${project.graph_ids.join(", ")} (${project.name})`);
-  console.log(`Database: ${redactDatabaseUrl(database.value)}`);
+  console.log(`Database: ${redactDatabaseUrl(project.database.value)}`);
   const { organization_id, workspace_id, project_id } = service.deployment;
   if (!options.dev) console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
   console.log(`API: ${url}/docs`);
