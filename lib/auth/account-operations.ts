@@ -239,7 +239,7 @@ function createKeyOperations({
       return identity.listKeys({ organization_id: await resolveOrganizationId(organization_id) });
     },
 
-    /** Revokes a key and returns it. A revoked key keeps its first time. Throws `not_found`. */
+    /** Revokes a key, by id or short form, and returns it. A revoked key keeps its first time. Throws `not_found`. */
     async revokeKey(key, organization_id) {
       const row = await identity.revokeKey(await resolveOrganizationId(organization_id), key, environment.now());
       return requireRow(row, "API key", key);
@@ -254,7 +254,10 @@ function createWorkspaceOperations({
 }: AccountContext): Pick<Accounts, "createWorkspace" | "renameWorkspace" | "deleteWorkspace" | "listWorkspaces"> {
   const { resolveOrganizationId, requireWorkspace } = find;
   return {
-    /** Creates a workspace with a project named Default. Throws `invalid`, `conflict` (the name) or `not_found`. */
+    /**
+     * Creates a workspace with a project named Default, and returns the workspace. Throws `invalid`, `already_exists` or
+     * `not_found`.
+     */
     async createWorkspace(name, organization) {
       validateName("Workspace", name);
       const organization_id = await resolveOrganizationId(organization);
@@ -302,7 +305,10 @@ function createProjectOperations({
 }: AccountContext): Pick<Accounts, "createProject" | "renameProject" | "deleteProject" | "listProjects"> {
   const { requireWorkspace, findProjects, requireProject } = find;
   return {
-    /** Creates a project, without `workspace` in the default one. Throws `invalid`, `conflict` (the name) or `not_found`. */
+    /**
+     * Creates a project, without `workspace` in the default one, and returns it. Throws `invalid`, `already_exists` or
+     * `not_found`.
+     */
     async createProject(name, workspace) {
       validateName("Project", name);
       const { id: workspace_id } =
@@ -343,7 +349,8 @@ function createUserOperations({
   const { resolveOrganizationId, requireWorkspace, requireUser } = find;
   return {
     /**
-     * Creates a user with permissions on the default organization. Throws `invalid`, or `conflict` if the email address exists.
+     * Creates a user with permissions on the default organization, and returns it. Throws `invalid`, or `already_exists` for the
+     * email address.
      */
     async createUser({ email, name, permissions = ["organization:read"] }) {
       if (!/^[^\s@]+@[^\s@]+$/.test(email) || !isName(email)) {

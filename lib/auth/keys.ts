@@ -111,8 +111,8 @@ const CHECKSUM_CHARS = 10;
 const KEY_AFTER_PREFIX = /^_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}$/;
 
 /**
- * Makes a new key. `draw` returns a random UUID (version 4) from a cryptographic source. One UUID has only 122 random bits, so the key
- * takes 128 bits of the hash of two.
+ * Returns a new key, which is stored nowhere. `randomUuid` returns a UUID (version 4) from a cryptographic source. One UUID has
+ * only 122 random bits, so the key takes 128 bits of the hash of two.
  */
 export async function generateKey(prefix: string, kind: KeyKind, randomUuid: () => string): Promise<string> {
   const random = await sha256(`${randomUuid()}${randomUuid()}`);
@@ -120,12 +120,12 @@ export async function generateKey(prefix: string, kind: KeyKind, randomUuid: () 
   return `${body}_${await computeChecksum(body)}`;
 }
 
-/** The public form of a key: prefix, kind and the last digits. */
+/** Returns the public form of a key: prefix, kind and the last digits. */
 export function toShortKey(key: string, digits = 4): string {
   return `${key.slice(0, -(SECRET_CHARS + 1 + CHECKSUM_CHARS))}...${key.slice(-digits)}`;
 }
 
-/** The stored form of a key: SHA-256 in hex. */
+/** Returns the stored form of a key: SHA-256 in hexadecimal. */
 export function hashKey(key: string): Promise<string> {
   return sha256(key);
 }

@@ -182,6 +182,10 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       return [...deployments.values()].filter((row) => row.organization_id === organization_id).sort(compareBy("name"));
     },
 
+    /**
+     * Returns the key with this hash, also a revoked one, with its memberships and all workspaces and projects. Returns null for
+     * an unknown one.
+     */
     async findKey(key_hash) {
       const { keys, memberships, workspaces, projects } = await ready;
       const key = [...keys.values()].find((row) => row.key_hash === key_hash);
@@ -208,10 +212,12 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       keys.set(row.id, revoked);
       return revoked;
     },
+    /** Returns at most `limit` keys, in the order of the options; none for another organization. */
     async listKeys({ organization_id, limit }) {
       const { organization, keys } = await ready;
       return (organization_id ?? organization.id) === organization.id ? [...keys.values()].slice(0, limit) : [];
     },
+    /** Returns the workspaces or projects of these parents, sorted by name. */
     async listUnits<Kind extends UnitKind>(kind: Kind, parent_ids: readonly string[]) {
       const { workspaces, projects } = await ready;
       const rows: { readonly [K in UnitKind]: readonly UnitRows[K][] } = {
@@ -221,6 +227,7 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       const unitRows: readonly UnitRows[Kind][] = rows[kind];
       return [...unitRows].sort(compareBy("name"));
     },
+    /** Returns a user by id or email; null if there is none. */
     async getUser(user) {
       const { users } = await ready;
       return users.get(user) ?? [...users.values()].find(({ email }) => email === user) ?? null;
@@ -294,14 +301,14 @@ async function resolveProject(
 const listProjects = (projects: ReadonlyMap<string, ProjectRow>, workspace_id: string): ProjectRow[] =>
   [...projects.values()].filter((project) => project.workspace_id === workspace_id);
 
-/** The workspace with this name; added when missing. */
+/** Returns the workspace with this name, which is added to the rows if it is missing. */
 function ensureWorkspace(rows: StaticRows, name: string, created_at: number): Promise<WorkspaceRow> {
   const { organization, workspaces } = rows;
   const row = { organization_id: organization.id, name, created_at, deleted_at: null };
   return findOrAdd(workspaces, "workspace", organization.id, row, () => true);
 }
 
-/** The project with this name in the workspace; added when missing. */
+/** Returns the project of this name in the workspace, which is added to the rows if it is missing. */
 function ensureProject(
   { projects }: StaticRows,
   workspace_id: string,

@@ -18,7 +18,10 @@ const toRunCreate = (request: RunRequest): RunCreate => request as RunCreate;
 const waitForResult = async ({ result, leave }: RunWait, signal: AbortSignal | undefined): Promise<Json> =>
   await waitUnlessAborted(result, signal, leave);
 
-/** Reads the frames of a run until its end. Rejects with the reason of the signal when that aborts. */
+/**
+ * Yields the frames of a run with decoded data until its end, and then leaves the reader. Throws the reason of the signal when
+ * that aborts.
+ */
 async function* readFrames(
   reader: Reader<Frame>,
   signal: AbortSignal | undefined,
@@ -46,12 +49,17 @@ const toRef = ({ run_id, thread_id }: RunRef): RunRef => ({ run_id, thread_id })
  */
 function createServiceTransport({ runs, threads }: Pick<Resources, "runs" | "threads">): RunTransport {
   return {
+    /** Creates a thread and resolves with its id. Rejects with the reason of a signal that has aborted before. */
     async createThread(graph_id, signal) {
       signal?.throwIfAborted();
       return (await threads.create({ metadata: { graph_id } })).thread_id;
     },
     deleteThread: (thread_id) => threads.delete(thread_id),
     isRefusal: (error) => error instanceof ServiceError && isRefusal(STATUS[error.code], error.code),
+    /**
+     * Creates a run and resolves with its ids, without waiting for it. Rejects with the reason of a signal that has aborted
+     * before.
+     */
     async create(thread_id, request, signal) {
       signal?.throwIfAborted();
       return toRef(await runs.create(thread_id, toRunCreate(request)));

@@ -16,7 +16,10 @@ export interface InFlightCalls {
   stopping: boolean;
   /** True if all calls are refused. */
   closed: boolean;
-  /** A noun whose calls are tracked. `operations`: its rows in the table. */
+  /**
+   * Returns a copy of a resource whose calls are tracked until they settle. `operations` are its rows in the table, which say
+   * which calls create runs.
+   */
   track<Resource extends object>(
     resource: Resource,
     operations?: Readonly<Record<string, { readonly kind: string }>>,
@@ -200,7 +203,7 @@ class LazyResources {
   }
 }
 
-/** Makes the nouns for the caller of a request. */
+/** Creates the resources for the caller of a request. Each is created when it is first used. */
 export const createRequestResources = (
   internalResources: InternalResources,
   authorizer: Authorizer,

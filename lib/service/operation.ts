@@ -65,7 +65,10 @@ export const defineOperation = <Args extends readonly unknown[], Value extends o
   };
 };
 
-/** Makes an operation whose authorization has more than one step. The compiler refuses a `bind` that asks about other events. */
+/**
+ * Returns an operation whose authorization has more than one step. The compiler refuses a `withAuthorization` that authorizes
+ * other events.
+ */
 export const defineCustomOperation = <Event extends AuthEvent, Args extends readonly unknown[], Result>(
   kind: Kind,
   events: readonly Event[],
