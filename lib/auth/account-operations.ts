@@ -142,7 +142,10 @@ function createLookup(identity: IdentityStore, environment: AccountOptions["envi
   const requireWorkspace = async (name: string, organization_id?: string): Promise<WorkspaceRow> =>
     (await requireWorkspaces([name], organization_id ?? (await resolveOrganizationId())))[0] as WorkspaceRow;
 
-  /** Returns the projects of a workspace, or of all workspaces of the default organization. */
+  /**
+   * Returns the projects of a workspace or, without an argument, of all workspaces of the default organization. Throws
+   * `not_found` for an unknown workspace.
+   */
   async function findProjects(workspace?: string): Promise<readonly ProjectRow[]> {
     const rows =
       workspace === undefined
@@ -274,7 +277,7 @@ function createWorkspaceOperations({
       return row;
     },
 
-    /** Renames a workspace. Throws `invalid`, `already_exists` or `not_found`. */
+    /** Renames a workspace and returns its changed row. Throws `invalid`, `already_exists` or `not_found`. */
     async renameWorkspace(workspace, name) {
       validateName("Workspace", name);
       const { id } = await requireWorkspace(workspace);
@@ -320,7 +323,7 @@ function createProjectOperations({
       return requireWrittenRow(await identity.createUnit("project", row), "Project", name, `Workspace ${workspace_id}`);
     },
 
-    /** Renames a project. Throws `invalid`, `already_exists` or `not_found`. */
+    /** Renames a project and returns its changed row. Throws `invalid`, `already_exists` or `not_found`. */
     async renameProject(project, name, workspace) {
       validateName("Project", name);
       const { id } = await requireProject(project, workspace);
@@ -418,7 +421,7 @@ function createAgentOperations({
     },
     shareAgent: (name) => changeAgent(name, { shared: true }),
     unshareAgent: (name) => changeAgent(name, { shared: false }),
-    /** Makes the user the owner of the agent. Throws `not_found` for either. */
+    /** Makes the user the owner of the agent, and returns the changed row of the agent. Throws `not_found` for either. */
     async transferAgent(name, user) {
       const { id } = await requireUser(user);
       return changeAgent(name, { owner_user_id: id });

@@ -75,7 +75,10 @@ export function createCustomHandlers(
     });
   }
 
-  /** Returns the filter of a result. Throws `forbidden` for false, and `internal`, logged, for other values. */
+  /**
+   * Returns the filter of a handler's result: an empty one for undefined, null and true. Throws `forbidden` for false, and
+   * `internal`, logged, for other values.
+   */
   function readHandlerFilter(handler: string, result: unknown): Filter {
     if (result === undefined || result === null || result === true) return [];
     if (result === false) throw new ServiceError("forbidden", "Forbidden");

@@ -171,7 +171,10 @@ const HANDLERS_SCHEMA = strictSection(
   "there is no such event (use names such as threads:create)",
 );
 
-/** Returns the problems of `auth.custom`, each as one line. */
+/**
+ * Returns the problems of `auth.custom`, each as one line: handlers of unknown events, or no `authenticate`. Empty if there are
+ * none.
+ */
 export function findAuthProblems(custom: unknown): readonly string[] {
   const handlers = readHandlers(custom);
   if (handlers) return findProblems(HANDLERS_SCHEMA, handlers.on, "auth", "custom", "on");

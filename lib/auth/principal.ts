@@ -206,6 +206,7 @@ export function createAccess(options: AccessOptions): Access {
     agent: (name) => coalesce(`agent ${name}`, 0, () => getAgent(name)),
   };
   const ensureUserId = createUserIdLookup(options);
+  /** Returns the principal of a custom user, which sees all threads unless a handler limits it. Stores the user if it is new. */
   const toUserPrincipal: Access["user"] = async (user) => ({
     ...anonymousPrincipal,
     user_id: await ensureUserId(user),

@@ -168,7 +168,7 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
     async getDeployment(name) {
       return deployments.get(name) ?? null;
     },
-    /** Changes the row in memory. Returns null for an unknown deployment or owner. */
+    /** Changes the row in memory and returns it. Returns null, and changes nothing, for an unknown deployment or owner. */
     async updateDeployment(name, { owner_user_id, shared }) {
       const { users } = await ready;
       const row = deployments.get(name);
@@ -203,7 +203,10 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       const key = keys.get(id);
       if (key && (key.last_used_at ?? 0) <= now - KEY_TOUCH_INTERVAL_MS) keys.set(id, { ...key, last_used_at: now });
     },
-    /** Revokes the key until the process ends. Returns null for an unknown one. */
+    /**
+     * Revokes a key, by id or short form, until the process ends, and returns it. A revoked key keeps its first time. Returns
+     * null for an unknown one.
+     */
     async revokeKey(organization_id, key, now) {
       const { organization, keys } = await ready;
       const row = [...keys.values()].find(({ id, short_key }) => id === key || short_key === key);
@@ -346,7 +349,7 @@ async function deriveId(kind: string, parent: string, name: string, time = 0): P
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
 }
 
-/** Returns a comparison by code points, as databases sort. */
+/** Returns a function that compares two rows by this member, by code points, as databases sort. */
 const compareBy =
   <Key extends string>(key: Key) =>
   (a: { readonly [_ in Key]: string }, b: { readonly [_ in Key]: string }): number => {

@@ -147,6 +147,7 @@ function createCheckpoints(
   const { storage, scope, environment } = options;
   const { run, thread, resumed } = claimed;
   // The process may have stalled during a read: an executor must not begin with a lease that is over.
+  /** Retries a read while the lease holds, and renews a lease that ends soon before it resolves. */
   const readWithLease: typeof retry = async (read) => {
     const value = await retry(read);
     await control.ensureLease();

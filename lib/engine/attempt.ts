@@ -351,7 +351,10 @@ class RunAttempt implements Attempt, AttemptControl {
     await withTimeout(this.#parts.options.environment, MAX_FLUSH_MS, flushing, undefined);
   }
 
-  /** Saves until everything that was emitted is stored. While the end of the run is being stored, waits for that instead. */
+  /**
+   * Saves until every state that was put is stored, each time after some ticks and at most `MAX_FLUSH_SAVES` times. While the end
+   * of the run is being stored, waits for that instead.
+   */
   async #flush(): Promise<void> {
     const { options, progress } = this.#parts;
     const state = this.#state;

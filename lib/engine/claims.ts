@@ -100,7 +100,10 @@ export class WorkerSlots {
     this.#checks.add(run_id);
   }
 
-  /** Removes and returns the signals of a run. */
+  /**
+   * Removes and returns the signals for a run that arrived before its claim's response: the reason to stop it, undefined without
+   * one, and whether it must read its cancel flag.
+   */
   drainStopSignals(run_id: string): { readonly reason: StopReason | undefined; readonly check: boolean } {
     const reason = this.#reasons.get(run_id);
     this.#reasons.delete(run_id);
@@ -332,21 +335,27 @@ export class Claims {
     return storage.claimRun(scope, this.#createRequest(now));
   }
 
-  /** Schedules another claim and notes that runs may wait. Replaces an earlier schedule. */
+  /** Notes that runs may wait, and schedules a wake after `RETRY_MS` in place of an earlier one. */
   #retryLater(): void {
     this.#hasBacklog = true;
     this.#cancelRetry();
     this.#cancelRetry = this.#options.environment.timer(RETRY_MS, () => this.wake());
   }
 
-  /** Announces waiting runs to other processes, except those for which this process has a free slot. */
+  /**
+   * Announces the waiting runs that were created here to other processes, and resets their number. Does nothing while this
+   * process has a free slot for each of them.
+   */
   #announceBacklog(): void {
     if (this.#unannounced <= this.#parts.slots.countFree()) return;
     this.#unannounced = 0;
     this.#publishWork();
   }
 
-  /** Announces runs for which this process has no slot, or whose thread another process may have to free. */
+  /**
+   * Signals to other processes that runs wait: this process has no slot for them, or another process may have to free their
+   * thread.
+   */
   #publishWork(): void {
     const { bus, scope } = this.#options;
     bus.publish("work", scope.deployment, "elsewhere");

@@ -146,7 +146,10 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
 
 /** The health of claiming: whether storage calls fail or hang, and whether the timers of the worker run. */
 export interface ClaimHealth {
-  /** Calls the storage. Resolves to undefined if the call failed, and logs the error. */
+  /**
+   * Calls the storage and resolves with its result. Resolves to undefined if the call failed, and logs the error. Notes both for
+   * `isFailing` and `isHealthy`.
+   */
   call<Result>(request: () => Promise<Result>): Promise<Result | undefined>;
   isFailing(): boolean;
   /** Records that the poll timer has fired. */

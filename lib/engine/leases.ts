@@ -249,6 +249,9 @@ export function createLeaseGuard(
    */
   async function waitForResponse({ token, waiters }: InFlightClaim): Promise<void> {
     let cancel = (): void => {};
+    /**
+     * Forgets the claim after `CLAIM_RESPONSE_TIMEOUT_MS`. If the timer is late, waits again, `remainingWaits` times in total.
+     */
     const wait = (remainingWaits: number): void => {
       const until = environment.now() + CLAIM_RESPONSE_TIMEOUT_MS;
       cancel = environment.timer(CLAIM_RESPONSE_TIMEOUT_MS, () => {

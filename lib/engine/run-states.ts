@@ -12,7 +12,10 @@ interface RunContext {
   readonly checkpoints: JobCheckpoints;
 }
 
-/** Reads the state at a checkpoint, or the newest one of the run. Returns null if it cannot be read. */
+/**
+ * Reads the state at a checkpoint, or the newest one of the run, without the states of subgraphs. Resolves to null if there is
+ * none or it cannot be read; never rejects.
+ */
 export async function readState(
   { options, claimed, checkpoints }: RunContext,
   checkpoint_id?: string,

@@ -146,7 +146,10 @@ export function createWorker(options: WorkerOptions): Worker {
     if (signal.check) attempt.checkCancelled();
   }
 
-  /** Returns the reason to stop an attempt before it begins, or null. */
+  /**
+   * Returns the reason to stop an attempt before it begins: `cancelled` if its cancel flag was stored, `shutting_down` if the
+   * worker stops, else null.
+   */
   function findInitialStop(claimed: ClaimedRun): StopReason | null {
     if (claimed.cancelled) return "cancelled";
     return isStopping ? "shutting_down" : null;

@@ -163,6 +163,7 @@ function resolveInheritedValues(
   const newValues = new Map(checkpoint.values.map((value) => [value.channel, value]));
   const parentValues = indexByChannel(parent);
   const maps = new Map<StoredCheckpoint, ReadonlyMap<string, ChannelValue>>();
+  /** Returns the value of a channel in a checkpoint, or undefined. Indexes each checkpoint once. */
   const findValue = (candidate: StoredCheckpoint, channel: string): ChannelValue | undefined => {
     const map = maps.get(candidate) ?? indexByChannel(candidate);
     maps.set(candidate, map);

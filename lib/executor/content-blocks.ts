@@ -428,6 +428,7 @@ function createReasoningBlock(text: Json | undefined, part: JsonObject): JsonObj
   return { type: "reasoning", reasoning: typeof text === "string" ? text : "", ...Object.fromEntries(members) };
 }
 
+/** Returns the texts of a list of summaries as one text; empty for any other value. */
 const joinSummary = ({ summary }: JsonObject): string =>
   filterObjects(summary)
     .map(({ text }) => (typeof text === "string" ? text : ""))

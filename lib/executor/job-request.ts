@@ -34,7 +34,10 @@ export interface JobRequest {
   readonly durability: "sync" | "async" | "exit";
 }
 
-/** Converts a request to its stored form. Omits options at their default, as clients expect in `run.kwargs`. */
+/**
+ * Converts a request to its stored form, which `readKwargs` reads. Omits an absent input, command and checkpoint, empty lists of
+ * nodes and targets, and `strict_resume` and `all_events` if they are false, as clients expect in `run.kwargs`.
+ */
 export function writeKwargs(request: JobRequest, stateless: boolean): JsonObject {
   const { input, command, strict_resume, resume_targets, from, interrupt_before, interrupt_after, records_all } =
     request;
@@ -69,7 +72,7 @@ interface StoredKwargs
   readonly all_events?: boolean;
 }
 
-/** Returns the request of a stored run, with defaults for members that older rows lack. */
+/** Returns the request of a stored run, with defaults for members that `writeKwargs` omits. Values are shared, not copied. */
 export function readKwargs(kwargs: JsonObject): JobRequest {
   const stored = kwargs as unknown as StoredKwargs;
   const { checkpoint } = stored;
@@ -99,7 +102,10 @@ export function toGotoList(
   return Array.isArray(goto) ? (goto as readonly (string | Send)[]) : [goto as string | Send];
 }
 
-/** Returns the stored request without credentials, with the run's metadata in `config`, where graphs read them. */
+/**
+ * Returns a copy of the stored request without credentials, as `redactKwargs` does, with the run's metadata in `config`, where
+ * graphs read them.
+ */
 export function redactRunKwargs(kwargs: JsonObject, metadata: JsonObject): JsonObject {
   const redacted = redactKwargs(kwargs);
   return { ...redacted, config: { ...(isObject(redacted.config) ? redacted.config : {}), metadata } };
@@ -177,7 +183,10 @@ export const IDENTITY_MEMBERS: ReadonlySet<string> = new Set([
   "assistant_id",
 ]);
 
-/** Returns the copies of headers in `config.configurable` without credentials, because checkpoints store them. */
+/**
+ * Returns the members of `config.configurable` that are copies of headers, `user-agent` and `x-…`, without credentials, because
+ * checkpoints store them.
+ */
 const pickSafeHeaders = (configurable: JsonObject): JsonObject =>
   Object.fromEntries(
     Object.entries(configurable).filter(
@@ -210,7 +219,7 @@ export const isReservedMember = (name: string): boolean =>
 
 /**
  * Returns a copy in which `config.configurable` has the missing members of `context`, and the reverse, because graphs read
- * either. Omits reserved members. A member in both keeps its two values.
+ * either. Reserved members are not carried over. A member in both keeps its two values.
  */
 export function mergeContext<Both extends Pick<JobRequest, "config" | "context">>(request: Both): Both {
   const { config, context } = request;
@@ -227,7 +236,10 @@ function omitReservedMembers(members: JsonObject): JsonObject | undefined {
   return names.length === 0 ? undefined : Object.fromEntries(names.map((name) => [name, members[name] as Json]));
 }
 
-/** Adds the user where graphs and their tools read it. */
+/**
+ * Returns a copy of the configuration with the user, its id and its permissions as `langgraph_auth_…`, where graphs and their
+ * tools read them.
+ */
 const addUser = (config: RunConfig, user: AuthUser): RunConfig => ({
   ...config,
   configurable: {
@@ -254,7 +266,7 @@ export function createJobConfig(
   };
 }
 
-/** Returns the configuration of a graph in this run. */
+/** Returns the configuration, metadata and context that a graph received in this run, with its user. Credentials stay. */
 export function createRunStateConfig(run: RunRow): StateConfig {
   const { config: requestConfig, context } = mergeContext(readKwargs(run.kwargs));
   const { config, metadata } = createJobConfig(run, requestConfig);

@@ -30,7 +30,7 @@ function mergeIdentity(previous: Json | undefined, value: Json): Json {
   return previous ?? value;
 }
 
-/** Returns the list with the piece merged into the block that it continues, or appended. */
+/** Returns a copy of the list with the piece merged into the block that it continues, or appended. */
 function mergeElement(list: Json[], piece: Json): Json[] {
   const index = list.findLastIndex(
     (element, elementIndex) =>
@@ -50,7 +50,7 @@ function isSameBlock(block: JsonObject, piece: JsonObject, isLast: boolean): boo
   );
 }
 
-/** Adds numbers, in objects member by member. Other values are replaced. */
+/** Returns the sum of two numbers, or of two objects member by member. Returns `delta` if the values are neither. */
 export function addNumbers(sum: Json, delta: Json): Json {
   if (typeof sum === "number" && typeof delta === "number") return sum + delta;
   if (!isObject(sum) || !isObject(delta)) return delta;

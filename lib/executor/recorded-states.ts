@@ -208,7 +208,10 @@ function toThreadState(thread_id: string, stored: StoredCheckpoint): ThreadState
   };
 }
 
-/** Finds the parent of an update's checkpoint. A copy has the parent of its original. */
+/**
+ * Resolves with the parent of an update's checkpoint: `stored` itself or, for a `fork`, which copies `stored`, the parent of
+ * that. Resolves to null without one.
+ */
 async function findParentOfUpdate(
   checkpoints: CheckpointReader,
   stored: StoredCheckpoint | null,
@@ -219,7 +222,9 @@ async function findParentOfUpdate(
   return parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: parent_id });
 }
 
-/** Returns the members of a recorded checkpoint. Throws `StateUpdateError` if another kind of graph has put it. */
+/**
+ * Returns the members of a recorded checkpoint beside its values. Throws `StateUpdateError` if another kind of graph has put it.
+ */
 function requireRecordedState(stored: StoredCheckpoint): RecordedState {
   const parts = parseRecordedState(stored);
   if (!parts) throw new StateUpdateError(FOREIGN_STATE_MESSAGE);

@@ -84,7 +84,10 @@ class SchemaCheck {
     return length === 0;
   }
 
-  /** Yields further schemas that apply to the same value. */
+  /**
+   * Yields further schemas that apply to the same value: those of `$ref` and `allOf`, and `then` or `else` by whether the value
+   * matches `if`.
+   */
   *#listAppliedSchemas({ $ref, allOf, if: test, ...schema }: JsonObject, value: Json, depth: number): Generator<Json> {
     if (typeof $ref === "string") yield this.#resolve($ref);
     if (Array.isArray(allOf)) yield* allOf;

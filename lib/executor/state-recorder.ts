@@ -178,6 +178,7 @@ class StateRecorder implements EventStage {
     // With durability `sync` a state is stored before it is emitted.
     if (job.durability !== "sync") this.#closeBarrier = job.checkpoints.openBarrier?.();
     const ids = { checkpoint_id, ...(parent ? { parent_id: parent.checkpoint_id } : {}) };
+    /** Returns the state event with its checkpoint and frames, and after it the frames of modes `checkpoints` and `debug`. */
     const toEvents = (): readonly ExecutorEvent[] => [
       { ...event, frames: frames ?? [], checkpoint: { ns: "", ...ids, step, source } },
       ...this.#createCheckpointFrames(event, ids, { source, step, parents: {} }),

@@ -92,7 +92,8 @@ export class JournalWriter {
 
   /**
    * Appends an entry and commits it with all output before it. Resolves with it once that is stored. `message` is added to the
-   * state first. Rejects if the run stops or a limit of the journal is reached.
+   * state first, and the end of a step is emitted in mode `tasks`. An entry that settles its operation ends the use of it.
+   * Rejects if the run stops or a limit of the journal is reached.
    */
   async append(operation: OperationUse, members: EntryMembers, message?: JsonObject): Promise<JournalEntry> {
     const { call, journal, signal } = this.#options;

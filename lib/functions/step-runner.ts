@@ -98,6 +98,7 @@ export class StepRunner {
     work: (signal: AbortSignal) => unknown,
   ): Promise<StepAttemptResult | { readonly error: unknown }> {
     const { signal, call, eventQueue } = this.#options;
+    /** Streams a token between the values of the function, and drops it if the run was stopped. */
     const streamToken = (id: string, token: string): Promise<void> =>
       this.#writer.runEffect(function* () {
         if (!signal.aborted) yield* call.streamStepToken(id, token);

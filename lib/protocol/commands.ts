@@ -436,7 +436,10 @@ const findRunId = (event_id: string): string | undefined => /^synth:([^:]+):/.ex
 
 const toNamespaceKey = (namespace: readonly string[]): string => JSON.stringify(namespace);
 
-/** Builds the tree of the newest run, or of `run_id`; null without lifecycle events of it. */
+/**
+ * Reads lifecycle events and builds the tree of the newest run, or of `run_id`. Resolves with its root, with subgraphs as nested
+ * `children`; null without events of it.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the events, at each of which another run may begin
 export async function buildRunTree(
   events: AsyncIterable<SerializedEvent>,

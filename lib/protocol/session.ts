@@ -166,7 +166,10 @@ function createCommandHandler(
     return {};
   }
 
-  /** Executes a command and sends its response, after a check of the caller's access. Closes the socket if that is revoked. */
+  /**
+   * Executes a command and sends its response, after a check of the caller's access. The response to a subscription follows
+   * later. Closes the socket, without a response, if the access was revoked.
+   */
   async function execute({ id, method, params = {} }: ProtocolCommand): Promise<void> {
     const revocation = await thread.findRevocation();
     if (revocation) connection.closeRevoked(revocation);

@@ -16,6 +16,7 @@ export function withAgentCalls<Caller extends Resources>(resources: Caller): Cal
     (await import("./agent-calls.ts")).createAgentHandles(resources),
   );
   const load = async (name: string): Promise<AgentHandle> => await handles.getHandle(name);
+  /** Returns the handle of an agent whose calls load the code of handles first. Checks nothing. */
   const agent = (name: string): AgentHandle => ({
     run: async (...call) => (await load(name)).run(...call),
     start: async (...call) => (await load(name)).start(...call),

@@ -99,6 +99,7 @@ export function trackInternalResources(resources: ServiceParts, { track }: InFli
   return { ...Object.fromEntries(tracked), protocol: { ...protocol, command } };
 }
 
+/** Returns the internal method that an operation calls: that of its `internalMethod`, else the method with its name. */
 const getScopedMethod = (
   internalResources: InternalResources,
   resource: string,

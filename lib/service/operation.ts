@@ -98,7 +98,10 @@ export const querySubject = <Query extends object>(): AuthorizationSubject<reado
   args: (value) => [value as Query],
 });
 
-/** Returns a subject whose value is a patch with the id of the row that it changes. */
+/**
+ * Returns a subject whose value is a patch with the id of the row that it changes. The call uses the patch as the handler leaves
+ * it, and the id as the caller gave it.
+ */
 export const patchSubject = <Patch extends object>(
   name: string,
 ): AuthorizationSubject<readonly [id: string, patch: Patch], object> => ({

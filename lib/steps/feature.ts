@@ -85,7 +85,7 @@ function createAttemptJournal(context: JournalContext, attempt: JournalAttempt):
         suspend(due_at, waiting_for, lastEventSeq) {
           suspension = { due_at, waiting_for, last_event_seq: lastEventSeq };
         },
-        /** Ends the attempt as paused: the call stays open and is due at `due_at`. It is stored with the end of the run. */
+        /** Notes that the call stays open after this run and is due at `due_at`. The end of the run stores it. */
         pause(due_at, lastEventSeq) {
           isPaused = true;
           unsaved.release = { due_at, last_event_seq: lastEventSeq, ended: false };

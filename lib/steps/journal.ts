@@ -168,6 +168,7 @@ class StoredJournal implements ActiveJournal {
    */
   async listen(listener: () => void): Promise<void> {
     const { bus, environment, attempt, onClose } = this.#options;
+    /** Notes the newest event and calls the listener. Does nothing after `stopListening`. */
     const notify = (): void => {
       if (this.#isFrozen) return;
       this.#notifiedSeq = this.#events.at(-1)?.seq ?? 0;
@@ -223,6 +224,7 @@ class StoredJournal implements ActiveJournal {
     const text = JSON.stringify(storedEntry);
     if (entry.kind !== "pause") {
       const size = text.length;
+      /** Throws `JournalFull` with the limit and the setting that changes it. */
       const throwLimit = (limitName: string, limit: number, setting: string): never => {
         throw Object.assign(new Error(`${entry.name}: ${limitName} of at most ${limit}; see ${setting}`), {
           name: "JournalFull",

@@ -106,7 +106,7 @@ export class StreamHub {
     this.#lostCompletion = this.#endAll("DatabaseLost", message);
   }
 
-  /** Drops all logs once the database is available again. They are read from it again. */
+  /** Drops all logs once the database is available again, and ends new ones no longer. They are read from the database again. */
   recover(): void {
     this.#lostCompletion = undefined;
     this.#logs.clear();
@@ -183,7 +183,10 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     this.last = Math.max(this.last, id - 1);
   }
 
-  /** Skips frames up to this id, which exist but not in this ring. Has no effect if the log is already past that id. */
+  /**
+   * Drops the frames of the ring and continues after this id, because the frames up to it exist elsewhere. Wakes the readers. Has
+   * no effect if the log is already past that id or has ended.
+   */
   skipTo(id: number): void {
     if (id <= this.last || this.completion) return;
     this.clear(id);
@@ -229,7 +232,7 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     if (this.readers === 0) this.#hub.forget(this);
   }
 
-  /** Forgets the recent frames, and releases the log if its run has left this process. */
+  /** Counts the reader out and drops the cached pages. Drops the log from the hub after its last reader, if it was released. */
   override onReaderLeft(): void {
     super.onReaderLeft();
     this.#recent = [];

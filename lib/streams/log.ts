@@ -23,6 +23,7 @@ export function createReader<Item>(next: Reader<Item>["next"], leave: () => void
   return {
     next,
     leave,
+    /** Returns an iterator over single items, with a buffer of its own. */
     [Symbol.asyncIterator]() {
       const ready: Item[] = [];
       return {
@@ -121,6 +122,7 @@ export class PageReader<Stored extends Item> {
     return page;
   }
 
+  /** Returns the item, or the equal one that other readers hold already, so that they share a large text. */
   #share(item: Stored): Stored {
     return item.data === null
       ? item
@@ -319,7 +321,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     }
   }
 
-  /** Throws the error, unless the reader has left or the service stops. */
+  /** Leaves the log and throws the error, unless the reader had left or the service stops; then returns. */
   #failWith(error: unknown): void {
     const isExpected = this.hasLeft || this.#log.isClosed;
     if (!this.hasLeft) this.leaveLog();
@@ -374,7 +376,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     return [];
   }
 
-  /** Marks the reader as having left, and closes the log after its last reader. Does not wake a waiting `next`. */
+  /** Marks the reader as having left, and counts it out of the log. Does not wake a waiting `next`. Call it once. */
   protected leaveLog(): void {
     this.hasLeft = true;
     this.#log.onReaderLeft();

@@ -59,6 +59,7 @@ export function closeRunLog(
   runLog.end(completion);
 }
 
+/** Publishes a frame of the root graph to the readers of the log. */
 function publishValue(runLog: RunLog, event: string, data: JsonObject): void {
   const frame = encodeFrame({ event, namespace: [], data });
   runLog.publish(frame.event, frame.data);
@@ -92,7 +93,10 @@ export function toWaitResult(
   return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
 }
 
-/** Adds the trailer to the result of wait and join, because these callers get no events. */
+/**
+ * Returns a copy of a result of wait and join with the trailer's frames as members `__<event>__`, because these callers get no
+ * events. Returns the same value without frames, and if it is no object.
+ */
 const addTrailerToResult = (result: Json, frames: TrailerFrames): Json =>
   isObject(result) && frames.length > 0
     ? { ...result, ...Object.fromEntries(frames.map(([event, data]) => [`__${event}__`, data])) }
@@ -217,7 +221,10 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     if (acceptsRemoteFrames(runLog) && runLog.hasStoredFrames && !wasStored) await copyFrames(runLog);
   }
 
-  /** Publishes the stored frames that the log does not have yet, while it has subscribers. */
+  /**
+   * Publishes the stored frames that the log does not have yet, one page in each tick, while it has subscribers and no attempt
+   * here writes it.
+   */
   async function copyFrames(runLog: RunLog): Promise<void> {
     while (runLog.hasSubscribers) {
       const page = await storage.readFrames(scope, runLog.run_id, runLog.lastId);

@@ -146,7 +146,10 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
       const loss = Promise.withResolvers<never>();
       const guard = open(grant, thread, (reason) => loss.reject(reason ?? notFoundError("run", run_id)));
       if (!guard) return pending;
-      /** Returns the value, unless the thread is no longer visible: then rejects as if it did not exist. */
+      /**
+       * Resolves with the value of the result, if the caller may still see it then. Rejects with the reason as soon as the access
+       * is lost, or with the error of the result. Closes the guard at the end.
+       */
       async function guarded(waiting: StreamGuard): Promise<unknown> {
         try {
           const value = await Promise.race([unguarded, loss.promise]);

@@ -155,6 +155,7 @@ function createThreadRuns(
 
 const omitRunPayload = (run: RunRow): RunRow => ({ ...run, kwargs: {}, metadata: {}, result: null });
 
+/** Returns the entry of a run that is neither ordered nor emitted. Omits the large members of its row. */
 const toThreadRun = (run: RunRow, after: number): ThreadRun => ({
   run: omitRunPayload(run),
   after,
