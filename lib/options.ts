@@ -187,7 +187,7 @@ export const DEFAULTS: {
 /** The sections that have defaults, completed. */
 export type Settings = typeof DEFAULTS;
 
-/** Returns the settings with the defaults for missing members. */
+/** Returns the settings with the defaults for missing and undefined members. Other options are omitted. */
 export const resolveSettings = (options: ServiceOptions): Settings =>
   Object.fromEntries(
     Object.entries(DEFAULTS).map(([key, defaults]) => [key, withDefaults(defaults, options[key as keyof Settings])]),
@@ -205,7 +205,10 @@ const minutes = (max: number): Schema =>
 const interval = minutes(Math.floor(MAX_TIMER_MS / 60_000));
 const name = stringMatching(isName, "must be a text of 1 to 255 characters, without white space at the ends");
 
-/** An absolute URL that a path can be appended to. */
+/**
+ * Returns true for an absolute HTTP URL that a path can be appended to: without a slash at the end, query, fragment and
+ * credentials.
+ */
 function isBaseUrl(value: unknown): value is string {
   if (typeof value !== "string" || value.endsWith("/") || /[?#\s]/.test(value) || !URL.canParse(value)) return false;
   const { protocol, username, password } = new URL(value);
@@ -306,7 +309,7 @@ export const SETTINGS: Section = strictSection(
   ["storage", "executor"],
 );
 
-/** The keys of all options, joined by dots; those of `webhooks` are left out. */
+/** Returns the keys of all options, joined by dots; those inside `webhooks` are omitted. */
 export function listOptionKeys({ members }: Section = SETTINGS, path = ""): readonly string[] {
   return Object.entries(members).flatMap(([key, member]) =>
     "members" in member ? listOptionKeys(member as Section, `${path}${key}.`) : `${path}${key}`,
@@ -338,7 +341,10 @@ export function validateOptions(options: ServiceOptions): WebhookSettings {
   return settings;
 }
 
-/** Returns the problems of all options but webhooks, each as one line. */
+/**
+ * Returns the problems of all options but webhooks, each as one line; empty if there are none. Checks the graphs of the
+ * executor only if that is valid.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each option
 function findOptionProblems(options: ServiceOptions): string[] {
   const { executor, worker } = options;
@@ -372,7 +378,7 @@ function findOptionProblems(options: ServiceOptions): string[] {
   return problems;
 }
 
-/** Returns what is wrong with custom authentication; empty if nothing is. */
+/** Returns the problems of custom authentication, each as one line; empty if there are none. */
 function findCustomAuthProblems({ mode, custom, merge_filter_on_create }: AuthOptions): readonly string[] {
   if (custom !== undefined) {
     const modeProblems =

@@ -11,7 +11,11 @@ interface InternalResources {
   readonly assistants: Pick<InternalAssistants, "isDefault">;
 }
 
-/** Returns `create`, which authorizes the cron and its runs. The runs are not authorized again when they start. */
+/**
+ * Returns `create`, which authorizes the cron, then its runs, and creates the cron with the changes of both handlers. The runs
+ * are not authorized again when they start. Throws the refusals of the handlers, and `forbidden` for metadata with which the
+ * caller could not see the cron.
+ */
 export const authorizeCreateCron = (
   authorizer: Authorizer<"crons:create" | RunEvent>,
   { crons, assistants }: InternalResources,

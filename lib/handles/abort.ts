@@ -1,6 +1,9 @@
 /** Stops waiting when a signal aborts. */
 
-/** Waits for a promise. When the signal aborts, calls `leave` and rejects with the reason of the signal. */
+/**
+ * Settles as the promise does. When the signal aborts first, or is aborted already, calls `leave` and rejects with the reason
+ * of the signal; the work of the promise continues.
+ */
 export async function waitUnlessAborted<Value>(
   promise: Promise<Value>,
   signal: AbortSignal | undefined,

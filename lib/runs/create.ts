@@ -66,7 +66,10 @@ export interface CreateRunParams {
 
 interface RunCreator extends RunPreparer {
   create(scope: Scope, call: CreateRunParams): Promise<NewOrRepeatedRun>;
-  /** Creates all runs or none. */
+  /**
+   * Creates stateless runs, all or none, and starts or announces them. Returns the earlier runs if all idempotency keys were
+   * used before. Throws `invalid` for an empty list, and what `create` throws for one of the requests.
+   */
   createBatch(scope: Scope, requests: readonly RunCreate[], origin: ScopedOrigin): Promise<readonly NewOrRepeatedRun[]>;
 }
 
@@ -83,7 +86,11 @@ export function createRunCreator(options: CreateOptions): RunCreator {
   const resolver = new RunResolver(options);
   const starter = new RunStarter(options, (resolved) => resolver.plan(resolved));
   return {
-    /** Validates, resolves and stores a run. Returns the earlier run if the idempotency key was used before. */
+    /**
+     * Validates, resolves and stores a run, then starts or announces it. Starts over as often as its assistant or thread
+     * changes meanwhile. Returns the earlier run if the idempotency key was used before. Throws if the request is invalid or
+     * refused.
+     */
     async create(scope, { thread_id, request, origin, watched = false }) {
       validateRunRequest(request, thread_id);
       const describedRun = resolver.describeRun(scope, { thread_id, request, origin });
@@ -99,7 +106,10 @@ export function createRunCreator(options: CreateOptions): RunCreator {
         assistant = await assistants.resolve(assistantScope, request.assistant_id);
       }
     },
-    /** Validates and resolves a run, and returns the argument of `createRun` without storing anything. */
+    /**
+     * Validates and resolves a run, and returns the argument of `createRun`, without a claim. Stores nothing. Throws what
+     * `create` throws for an invalid request.
+     */
     async prepare(scope, thread_id, request, origin) {
       validateRunRequest(request, thread_id);
       const describedRun = resolver.describeRun(scope, { thread_id, request, origin });
@@ -170,8 +180,9 @@ class RunResolver {
   }
 
   /**
-   * Adds the rows of the request, and validates its values by the schemas of the agent. Returns a promise only for a run on a
-   * thread, and for an agent with schemas. Throws `not_found`, `conflict` or `invalid`.
+   * Adds assistant, thread, checkpoint and time to a run, and validates its values by the schemas of the agent. Returns a
+   * promise only for a run on a thread, and for an agent with schemas. Throws `not_found` for an unknown graph; rejects with
+   * `not_found`, `already_exists`, `checkpoint_not_found`, `SchemaMismatch`, and what `bind` throws.
    */
   resolve(thread_id: string | null, assistant: AssistantRow, run: DescribedRun): ResolvedRun | Promise<ResolvedRun> {
     const { environment } = this.#options;
@@ -194,7 +205,10 @@ class RunResolver {
     return Promise.all([resolving, loading]).then(([resolved, { validateRun }]) => validateRun(schemas, resolved));
   }
 
-  /** Resolves stateless runs one after the other. Throws what `resolve` throws. */
+  /**
+   * Resolves stateless runs one after the other, in order, with the assistant that `findAssistant` returns. Throws what that
+   * and `resolve` throw.
+   */
   async resolveBatch(
     runs: readonly DescribedRun[],
     findAssistant: (assistant_id: string) => AssistantRow | Promise<AssistantRow>,
@@ -221,8 +235,9 @@ class RunResolver {
   }
 
   /**
-   * Reads thread and start checkpoint, and binds a resume value to pending interrupts. The thread is null if the run is to create
-   * it. Throws `not_found`, `already_exists` (another caller's id), `checkpoint_not_found`, and what `bind` throws.
+   * Reads thread and start checkpoint, and binds a resume value to pending interrupts. The thread is null if the run is to
+   * create it. A checkpoint that a `rollback` deletes is replaced by null, the head. Throws `not_found`, `already_exists`
+   * (another caller's id), `checkpoint_not_found`, and what `bind` throws.
    */
   async #resolveThread(
     { scope, request }: DescribedRun,
@@ -273,9 +288,9 @@ class RunStarter {
   }
 
   /**
-   * Stores a run, if possible with a claim for a free slot, and starts or announces it. Returns the earlier run for a used
-   * idempotency key, null if the assistant or the thread changed since they were read (read again and retry). Throws if the run
-   * is refused.
+   * Stores a run, if possible with a claim for a free worker slot, and starts or announces it. Returns the earlier run for a
+   * used idempotency key, and null if the assistant or the thread changed since they were read (read again and retry). Gives an
+   * unused slot back. Throws if the run is refused; a failed call that stored the run counts as success.
    */
   async store(resolved: ResolvedRun, watched: boolean): Promise<NewOrRepeatedRun | null> {
     const { storage, scope: deploymentScope, worker } = this.#options;
@@ -322,8 +337,9 @@ class RunStarter {
   }
 
   /**
-   * Starts a stored run that is claimed, schedules a delayed one, and announces others. Signals the runs that it stopped. If a
-   * `watched` run must wait for a stopped one, its subscribers get a notice later. `busy` is true if its thread was busy.
+   * Starts a stored run that is claimed, wakes the worker later for a delayed one, and offers others to all workers. Signals
+   * the runs that it stopped. If a `watched` run must wait for a stopped one, its subscribers get a notice later. `busy` is
+   * true if its thread was busy. Returns the run as not repeated.
    */
   start(
     { run, claimed, stopped }: CreatedRun,
@@ -349,8 +365,8 @@ class RunStarter {
   }
 
   /**
-   * Stores all runs or none, and gives unused slots back. If the call fails although the runs were stored, returns them as
-   * created.
+   * Stores all runs or none, and gives unused slots back. If the call rejects although all runs were stored, returns them as
+   * created, without claims; else rethrows its error. Returns a refusal unchanged.
    */
   async #storePlans(plans: readonly CreateRun[]): Promise<CreateRunsResult> {
     const { storage, scope: deploymentScope, worker } = this.#options;
@@ -368,7 +384,10 @@ class RunStarter {
     return result;
   }
 
-  /** Reserves a worker slot for a run that is due and whose thread was not busy. */
+  /**
+   * Reserves a worker slot and returns it as a claim; an empty object if the run is not due, its thread was busy, or no slot is
+   * free.
+   */
   #reserve({ thread, now }: ResolvedRun, plan: CreateRun): Pick<CreateRun, "claim"> {
     const isLater = plan.run.created_at > now || thread?.status === "busy";
     const claim = isLater ? null : this.#options.worker.reserve();
@@ -418,6 +437,7 @@ class RunStarter {
   }
 }
 
+/** Returns true if the list has earlier runs instead of resolved ones; false for an empty list. */
 const isRepeatedBatch = (
   runs: readonly ResolvedRun[] | readonly NewOrRepeatedRun[],
 ): runs is readonly NewOrRepeatedRun[] => runs.some((run) => "repeated" in run);

@@ -15,7 +15,10 @@ interface RefusedRequest {
   readonly origin: RunOrigin;
 }
 
-/** Returns the run of an earlier request with the same idempotency key. Throws `idempotency_key_reused` or `idempotent_run_gone`. */
+/**
+ * Returns the run of an earlier request with the same idempotency key. Throws `idempotency_key_reused` if the request had
+ * another body, and `idempotent_run_gone` without a run.
+ */
 export function toRepeatedRun(run: RunRow | null, same_body: boolean): NewOrRepeatedRun {
   if (!same_body) throw new ServiceError("idempotency_key_reused", "Idempotency-Key: was used for another request");
   if (!run) throw new ServiceError("idempotent_run_gone", "The run that was made with this Idempotency-Key is gone");
@@ -23,8 +26,9 @@ export function toRepeatedRun(run: RunRow | null, same_body: boolean): NewOrRepe
 }
 
 /**
- * Returns the run of the first request with the idempotency key of a request whose values or resume value were refused: since then
- * its interrupt was answered, or the schemas of the agent have changed. Rethrows `refusal` for a new key and other errors.
+ * Returns the run of the first request with the idempotency key of a request whose values or resume value were refused: since
+ * then its interrupt was answered, or the schemas of the agent have changed. Rethrows `refusal` for a new key and for other
+ * errors. Throws what `toRepeatedRun` throws.
  */
 export async function findRepeatedRun(
   storage: Storage,
@@ -39,7 +43,11 @@ export async function findRepeatedRun(
   return toRepeatedRun(first.run, first.same_body);
 }
 
-/** Returns the runs of the first request with the idempotency key of a batch whose values were refused, as `findRepeatedRun` does. */
+/**
+ * Returns the runs of the first request with the idempotency key of a batch whose values were refused by a schema. Rethrows
+ * `refusal` for a new key and for other errors. Throws `idempotent_run_gone` if a run of the batch has none, and what
+ * `toRepeatedRun` throws.
+ */
 export async function findRepeatedBatch(
   storage: Storage,
   deploymentScope: Scope,

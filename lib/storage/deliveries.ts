@@ -150,6 +150,9 @@ export interface PushStorage {
   listPushes(scope: Scope, task_id: string): Promise<readonly PushRow[]>;
   /** Deletes a push configuration. Has no effect if there is none. */
   removePush(scope: Scope, key: PushKey & Pick<PushRow, "config_id">): Promise<void>;
-  /** Adds a notification to the outbox that a task was cancelled which waited for a resume value. A second call has no effect. */
+  /**
+   * Adds a notification for each push configuration of a task to the outbox: the task was cancelled while it waited for a
+   * resume value. A second call has no effect.
+   */
   notifyCancelled(scope: Scope, key: PushKey, now: number): Promise<void>;
 }

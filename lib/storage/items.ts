@@ -75,19 +75,25 @@ export interface ItemStorage {
     options: { readonly refresh: boolean },
     now: number,
   ): Promise<ItemRow | null>;
-  /** Reads matching items, last written first, or with `query_vector` the most similar first, each with its `score`. */
+  /**
+   * Reads a page of matching items, last written first, or with `query_vector` the most similar first, each with its `score`.
+   * `refresh` restarts their time to live.
+   */
   searchItems(
     scope: Scope,
     query: ItemQuery & Page,
     now: number,
   ): Promise<readonly (ItemRow & { readonly score?: number })[]>;
-  /** Reads matching namespaces, sorted. */
+  /**
+   * Reads a page of matching namespaces, sorted, each once and cut to `max_depth`. With a filter, only those with a visible
+   * item.
+   */
   listNamespaces(scope: Scope, query: NamespaceQuery & Page, now: number): Promise<readonly (readonly string[])[]>;
 }
 
 /**
- * Returns true if all conditions hold, as in the stores of LangGraph: an absent member equals nothing, and values are ordered as
- * numbers, so others match no order.
+ * Returns true if all conditions hold, also without any. As in the stores of LangGraph, an absent member equals nothing, and
+ * values are ordered as numbers, so others match no order.
  */
 export function matchesConditions(value: JsonObject, conditions: readonly ItemCondition[]): boolean {
   return conditions.every(([member, operator, operand]) => {
@@ -117,8 +123,8 @@ function toNumber(value: unknown): number {
 }
 
 /**
- * Returns the highest cosine similarity of the vectors to the query, from -1 to 1, or null if no vector has its length. A zero
- * vector has the similarity 0.
+ * Returns the highest cosine similarity of the vectors to the query, from -1 to 1. Vectors of another length are ignored;
+ * returns null if none is left. A zero vector has the similarity 0.
  */
 export function maxCosineSimilarity(vectors: readonly Vector[], query_vector: Vector): number | null {
   const norm = vectorNorm(query_vector);

@@ -154,7 +154,7 @@ export interface EventStorage {
     thread_id: string,
     query: { readonly after: number; readonly methods?: ReadonlySet<EventMethod> },
   ): Promise<EventPage>;
-  /** Reads the `seq` of the newest event; 0 if there is none. */
+  /** Reads the `seq` of the newest event that `readEvents` would return; 0 if there is none. */
   getLastEventSeq(scope: Scope, thread_id: string): Promise<number>;
   /** Makes the runs of the thread record events of all methods. Idempotent. Returns false if there is no such visible thread. */
   recordAllEvents(scope: Scope, thread_id: string): Promise<boolean>;

@@ -156,6 +156,10 @@ export function createThreads(options: ThreadOptions): InternalThreads {
   return {
     requireThread,
     readCurrentState,
+    /**
+     * Returns the id of a chat's thread: `chat_id` in lower case if it is a UUID, else a name-based UUID of the user, if there
+     * is one, and `chat_id`. Equal arguments give equal ids. Creates nothing.
+     */
     async idOf(_scope, chat_id, user_id = null) {
       if (UUID.test(chat_id)) return chat_id.toLowerCase();
       // Two steps, so that different pairs of user and text never give the same id.
@@ -166,8 +170,9 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       (await import("./summaries.ts")).createThreadSummaries(options),
     ),
     /**
-     * Creates a thread, with `supersteps` also its first states. Returns the existing one for `if_exists: "do_nothing"`; throws
-     * `already_exists` otherwise and if it is not visible to the caller.
+     * Creates a thread, with `supersteps` also its first states. Returns the existing one, unchanged, for `if_exists:
+     * "do_nothing"`; throws `already_exists` otherwise and if it is not visible to the caller. Throws `forbidden` for metadata
+     * with which the caller would not see the thread, and `invalid`.
      */
     async create(scope, request = {}) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
@@ -227,6 +232,10 @@ export function createThreads(options: ThreadOptions): InternalThreads {
         endDeletedRunLog(hub.find(run_id), "RunDeleted");
       }
     },
+    /**
+     * Copies a thread with its states, and returns the copy with its state. `authorize` may change the metadata. Throws
+     * `conflict` if the thread does not exist.
+     */
     async copy(scope, thread_id, authorize) {
       const row = await changes.copy(scope, thread_id, authorize);
       return await states.runPaced(() => readThread(row));
@@ -246,14 +255,17 @@ export function createThreads(options: ThreadOptions): InternalThreads {
     history: async (scope, thread_id, query) => await states.history(await requireThread(scope, thread_id), query),
     historyEach: async (scope, thread_id, query, add) =>
       await states.historyEach(await requireThread(scope, thread_id), query, add),
-    /** Returns how much is stored for the thread. Throws `not_found`. */
+    /** Returns the numbers and bytes of what is stored for the thread, with their total. Throws `not_found`. */
     async storage(scope, thread_id) {
       const { thread_id: id } = await requireThread(scope, thread_id);
       const size = await storage.getThreadSize(deploymentScope, id);
       const { checkpoints, channel_values, pending_writes } = size;
       return { thread_id: id, total_bytes: checkpoints.bytes + channel_values.bytes + pending_writes.bytes, ...size };
     },
-    /** Streams the frames of all runs of the thread, from now or after a position. Throws `not_found`. */
+    /**
+     * Subscribes to the frames of all runs of the thread, from now or after a position. Resolves to a reader once it is
+     * subscribed. Throws `not_found`.
+     */
     async stream(scope, thread_id, query = {}) {
       const row = await requireThread(scope, thread_id);
       // The stream starts from the state before the active run; its frames show the rest.

@@ -32,8 +32,9 @@ export function createClaimedDeliverySender(
   const attempt = createDeliveryAttempt(options);
 
   /**
-   * Sends a delivery, and stores the attempt and when the next one is due. Failures are logged, and so is a claim that was lost
-   * meanwhile: then nothing is stored.
+   * Sends a delivery, stores the attempt with the next state, and then counts it. If another process has the claim meanwhile,
+   * it logs that, stores and counts nothing. Logs failed attempts, but not aborted ones. Rejects if the attempt cannot be
+   * stored.
    */
   async function sendAndRecord(row: DeliveryRow, token: string, controller: AbortController): Promise<void> {
     const attemptedAt = environment.now();
@@ -62,7 +63,10 @@ export function createClaimedDeliverySender(
     environment.log({ level, message, delivery_id, url: redactUrl(row.url), attempt: number, status, error });
   }
 
-  /** Records an attempt, with retries. Returns false if the claim has expired and another process has claimed the delivery. */
+  /**
+   * Stores an attempt. Returns false if the claim has expired and another process has claimed the delivery. If the storage
+   * fails, tries again after a delay; throws its error after `MAX_RECORD_TRIES`, and at the first failure after a stop.
+   */
   async function recordAttempt(token: string, attempt: DeliveryAttempt, next: DeliveryResult): Promise<boolean> {
     for (let tries = 1; ; tries++) {
       try {
@@ -83,7 +87,11 @@ export function createClaimedDeliverySender(
 /** The counters of `/metrics` by state. */
 const STATE_COUNTERS = { delivered: "delivered", failed: "failed", pending: "retried" } as const;
 
-/** Returns the state of a delivery after an attempt: delivered, failed, or pending until the next attempt. */
+/**
+ * Returns the state of a delivery after an attempt: delivered; failed if the failure is final or the schedule has no further
+ * delay; else pending until the next attempt. That waits the delay of the schedule with jitter, or `Retry-After` of a 429 or
+ * 503 if longer. An aborted attempt is pending and does not count.
+ */
 function planNextAttempt(
   row: DeliveryRow,
   result: DeliveryAttemptResult,

@@ -69,7 +69,8 @@ export function toRun(stored: StoredRun): RunRow {
 }
 
 /**
- * Converts a row, without `kwargs`, result and user. Members that are null in most rows (from `cron_id` on) are absent instead.
+ * Converts a row, without `kwargs`, result and user. `cron_id`, `cancel_reason`, `call_id` and `waiting_for` are absent if they
+ * are null.
  */
 export function toRunHead(stored: StoredHead): RunHeader {
   return {
