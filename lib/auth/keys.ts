@@ -17,8 +17,9 @@ export const SERVICE_PERMISSIONS: readonly Permission[] = PERMISSIONS.filter((na
 export const isOrganizationPermission = (permission: Permission): boolean => permission.startsWith("organization:");
 
 /**
- * Returns the memberships of a key for these workspaces. Without a list, the permissions are granted on the organization and
- * apply to all of its workspaces; with one, only `organization:` permissions are.
+ * Returns the memberships of a key. Without a list of workspaces, all permissions are granted on the organization and apply to
+ * all of its workspaces. With one, `organization:` permissions are granted on the organization and the others on each workspace.
+ * Memberships without permissions are omitted.
  */
 export function createMemberships(
   subject_id: string,
@@ -74,8 +75,8 @@ export async function loadOwnerCaller(identity: IdentityStore, now = 0): Promise
 }
 
 /**
- * Resolves memberships to permissions: those on the organization, except `organization:` ones, apply to all workspaces. Leaves
- * out workspaces without permissions. `projects` are sorted, oldest first, and the oldest of each workspace is returned.
+ * Resolves memberships to permissions: those on the organization, except `organization:` ones, apply to all workspaces. Omits
+ * workspaces without permissions. `projects` are sorted, oldest first, and the oldest of each workspace is returned.
  */
 function resolvePermissions(
   organization_id: string,

@@ -149,8 +149,8 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       return { organization, workspace, project: listProjects(projects, workspace.id)[0] as ProjectRow };
     },
     /**
-     * Keeps the row of the deployment in memory. An existing one keeps its owner. `parent_not_found` for an unknown owner,
-     * workspace or project.
+     * Keeps the row of the deployment in memory and returns `{ kind: "made", row }`. An existing one keeps its owner and whether
+     * it is shared. Creates a workspace or project whose name is missing. Returns `parent_not_found` for an unknown owner or id.
      */
     async registerDeployment({ owner_user_id = null, shared = false, ...placement }, now) {
       const rows = await ready;

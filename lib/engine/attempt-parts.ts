@@ -194,8 +194,9 @@ function createOutput(
 const DERIVED_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom", "tasks"];
 
 /**
- * Returns the members of the job without those that only the engine uses. Requests more stream modes than the client if the
- * engine derives frames or thread events from them.
+ * Returns the members of the job: the request without what only the engine uses, the ids, the user, and the configuration and
+ * metadata that the graph receives. Requests more stream modes than the client if the engine derives frames or thread events from
+ * them; `messages` is always `messages-tuple`.
  */
 function createJobMembers(
   { graph, claimed }: AttemptBasis,

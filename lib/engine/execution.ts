@@ -64,8 +64,8 @@ export class Execution {
   }
 
   /**
-   * Stops waiting for an executor that has ignored its signal for too long: `run` returns, and the executor's iterator is told to
-   * return.
+   * Stops waiting for an executor that has ignored its signal for too long: `run` returns, and `return` of the executor's
+   * iterator is called, which is not awaited.
    */
   abandon(): void {
     this.#isAbandoned = true;

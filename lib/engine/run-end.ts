@@ -99,8 +99,8 @@ interface AttemptResult {
 }
 
 /**
- * Returns status, error and last state of the attempt. For a cancelled run reads the state that it reached, or that before the
- * run.
+ * Returns the status, the error and the last state of the attempt: `interrupted` if it was cancelled, `timeout`, `error` or
+ * `success`. For a cancelled run, reads the state that it reached, or else that before the run.
  */
 async function createAttemptResult(parts: AttemptParts, failure: unknown): Promise<AttemptResult> {
   const { state, graph, options, mapper } = parts;

@@ -427,7 +427,8 @@ export interface GraphState {
 }
 
 /**
- * Combines executors into one. `createService` refuses a graph id that two of them host.
+ * Combines executors into one. `createService` refuses a graph id that two of them host. Throws a TypeError for an argument that is
+ * no executor.
  *
  * @example
  * ```ts

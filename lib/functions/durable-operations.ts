@@ -287,9 +287,9 @@ export class DurableOperationsRuntime {
   }
 
   /**
-   * Ends the call after the function returned: drops pending waits, runs the steps that were not awaited to their end, drops what
-   * they emit, and logs a warning if the function diverged from its journal. Throws a ReplayMismatch in strict mode, or the
-   * reason of an abort.
+   * Ends the call after the function returned: drops pending waits and runs the steps that were not awaited to their end. Their
+   * tokens, results and usage count, and other data that is emitted meanwhile is dropped. Logs a warning if the function diverged
+   * from its journal. Throws a ReplayMismatch in strict mode, or the reason of an abort.
    */
   *finish(): EventCoroutine {
     const { call, eventQueue, signal, environment, job } = this.#options;

@@ -209,8 +209,8 @@ export class FunctionInvocation {
   }
 
   /**
-   * Returns a usage event. Usage outside of steps is counted, and gives no event if an earlier attempt or run has reported it.
-   * Steps run once, so their usage is always new.
+   * Returns a usage event. Usage outside of steps is counted and marked with `repeats`, and gives no event if an earlier attempt
+   * or run has reported it. Steps run once, so their usage is always new.
    */
   reportUsage({ usage, in_step }: { readonly usage: ModelUsage; readonly in_step: boolean }): ExecutorEvent[] {
     if (in_step) return [{ type: "usage", ...usage }];

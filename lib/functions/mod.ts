@@ -16,7 +16,8 @@ type Execute = typeof import("./execute.ts").execute;
 let execute: Execute | undefined;
 
 /**
- * Creates an executor of plain functions; each is a graph with one node, both named by its key.
+ * Creates an executor of plain functions; each is a graph with one node, both named by its key. Throws a ConfigError for a value
+ * that is no function, and for a reserved name.
  *
  * - Input that is an object updates the state as a yielded object does, except that a string in `messages` is a `human`
  *   message; any other input becomes the value `input` of the state. Without input and command the function is called on the state as it is.

@@ -108,8 +108,8 @@ export class Replay {
   }
 
   /**
-   * True while the function repeats what an earlier attempt did: a recorded result is still to be delivered, or a stored value still to be
-   * reached. Custom events are not emitted again meanwhile.
+   * Returns true while the function repeats what an earlier attempt did: a recorded result is still to be delivered, or a stored
+   * value still to be reached. Custom events are not emitted again meanwhile.
    */
   isReplaying(): boolean {
     return (
@@ -137,8 +137,8 @@ export class Replay {
   }
 
   /**
-   * Delivers a stored result in a later tick after all earlier ones, so that concurrent code continues in the stored order: a
-   * copy of the value, null for a timeout, or a StepError.
+   * Calls `resolve` or `reject` with a stored result in a later tick, after all earlier ones, so that concurrent code continues
+   * in the stored order: with a copy of the value, null for a timeout, or a StepError. Counts the result as used.
    */
   deliverResult(
     { idx, entry }: NonNullable<RecordedOperation["result"]>,

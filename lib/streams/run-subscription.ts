@@ -174,7 +174,8 @@ export const hasEnded = ({ status }: { readonly status: RunStatus }): boolean =>
   status !== "pending" && status !== "running";
 
 /**
- * Subscribes to runs that another process executes: copies their stored frames, and ends their log when the run's row has ended.
+ * Creates `watch`, which copies the stored frames of a run that another process executes to its log here, and `closeIfEnded`,
+ * which ends a log when the run's row has ended. Subscribes to the signals of runs and threads.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createRemoteRuns(options: RunSubscriptionOptions) {
@@ -397,8 +398,8 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
   }
 
   /**
-   * Returns true if another attempt has emitted the frame, because the attempt here may have lost its lease. The log then gets
-   * the end of the run once the attempt has stopped.
+   * Returns true if another attempt has emitted the frame, because the attempt here may have lost its lease; also if the run was
+   * deleted. The log then gets the end of the run once the attempt has stopped.
    */
   async function isFrameOfOtherAttempt(runLog: RunLog, id: number): Promise<boolean> {
     const row = await storage.getRun(scope, runLog.run_id);

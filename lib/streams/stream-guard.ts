@@ -107,10 +107,6 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
 
   return {
     open,
-    /**
-     * Returns a reader that leaves and throws the revocation once the caller loses the grant, and ends without an error once the
-     * thread is excluded. Returns `reader` itself if nothing needs a guard.
-     */
     reader(grant, reader, thread) {
       let revocation: ServiceError | null = null;
       const guard = open(grant, thread, (reason) => {
@@ -135,10 +131,6 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
         return [];
       }, leave);
     },
-    /**
-     * Returns the pending run with a result that rejects once the caller loses access: with the revocation, or `not_found`.
-     * Returns `pending` itself if nothing needs a guard.
-     */
     result(grant, pending, thread) {
       // A waiting caller must not refer to the run, because its input may be large.
       const { result: unguarded, leave: leaveUnguarded } = pending;

@@ -78,7 +78,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
   return {
     /**
      * Returns a reader of the events of a thread, which ends at once if the service stops. The first reader opens the log of the
-     * thread. Tells the owner of each reader.
+     * thread. Calls `onReader` for each reader.
      */
     subscribe(scope, thread_id, filter) {
       const log = logs.get(thread_id) ?? open(thread_id);

@@ -36,8 +36,9 @@ const MAX_PAGE_RUNS = 100;
 type ThreadRuns = ReturnType<typeof createThreadRuns>;
 
 /**
- * Lists runs in the order in which they started. A run that ended without starting comes when it ended, but after the runs before
- * it in the queue. The order follows from the rows alone, so that a position means the same in every process.
+ * Creates the list of a thread's runs in the order in which they started, empty until `begin` and `refresh` read it. A run that
+ * ended without starting comes when it ended, but after the runs before it in the queue. The order follows from the rows alone,
+ * so that a position means the same in every process.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createThreadRuns(
