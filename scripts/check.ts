@@ -30,6 +30,7 @@ const treeChecks: readonly Check[] = [
   ["types of the studio page", "tsc -p adapters/studio/page"],
   ["size of the studio page", "node scripts/studio.mjs"],
   ["types of the examples", "tsc -p examples"],
+  ["templates, examples and docs without casts", "node scripts/check-casts.ts"],
   ["programs that must and must not compile", "node scripts/check-type-tests.ts --source"],
   ["types on Deno", "deno check lib adapters/*.ts adapters/*/*.ts server.ts test/suite examples/deno.ts"],
   ["imports", "depcruise lib adapters server.ts test/suite"],
