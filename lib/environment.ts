@@ -70,6 +70,7 @@ export const pause = (environment: Pick<Environment, "timer">, ms: number): Prom
 export function keepAliveUntil(keepAlive: KeepAlive | undefined, promise: Promise<unknown>): () => void {
   if (!keepAlive) return () => {};
   let isHeld = true;
+  /** Releases the process at the first call; later calls have no effect. */
   const release = (): void => {
     if (isHeld) keepAlive.release();
     isHeld = false;

@@ -197,6 +197,7 @@ export const resolveSettings = (options: ServiceOptions): Settings =>
 const MAX_TIMER_MS = 2 ** 31 - 1;
 const count = integerBetween(1, 1e9);
 const age = integerBetween(0, Number.MAX_SAFE_INTEGER);
+/** Returns the schema of a number of minutes above 0 and up to `max`. */
 const minutes = (max: number): Schema =>
   valueMatching(
     (value) => typeof value === "number" && value > 0 && value <= max,

@@ -173,6 +173,7 @@ const toContent = ({ graph_id, name, description, config, context, metadata }: A
   metadata: JSON.stringify(metadata),
 });
 
+/** Converts a row, also that of an assistant, whose other columns are omitted. */
 function toVersion(stored: CoreTables["assistant_versions"]): AssistantVersionRow {
   return {
     assistant_id: stored.assistant_id,

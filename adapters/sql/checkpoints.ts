@@ -87,6 +87,7 @@ function lastPerKey<Row>(rows: readonly Row[], key: (row: Row) => string): reado
   return rowsByKey.size === rows.length ? rows : [...rowsByKey.values()];
 }
 
+/** Returns the columns of each new channel value of a checkpoint; `extends_version` is null for a whole value. */
 function toValueArgs({ ns, values }: SavedCheckpoint): ValueArgs[] {
   return values.map((value) => {
     const { channel, version, extends_version = null } = value;
@@ -101,6 +102,7 @@ function toCheckpointArgs(checkpoint: SavedCheckpoint): CheckpointArgs {
   return { ...toColumns(payload), ns, checkpoint_id, parent_id, metadata, versions, created_at };
 }
 
+/** Returns the columns of each write of a task, in the namespace of its checkpoint. */
 function toWriteArgs({ ns, checkpoint_id, task_id, writes }: NewWrites): WriteArgs[] {
   return writes.map((write) => {
     const { channel, idx } = write;

@@ -247,6 +247,7 @@ function toContent(cron: CronContent): Content {
   };
 }
 
+/** Converts a row, without its deployment. */
 function toCron({ deployment: _, ...stored }: Row): CronRow {
   return {
     ...stored,

@@ -189,6 +189,7 @@ const castRow = <Row>(row: object): Row => row as Row;
 
 const toKey = ({ kind, ...key }: CoreTables["api_keys"]): ApiKeyRow => ({ ...key, kind: kind as ApiKeyRow["kind"] });
 
+/** Returns the columns of a membership, with the permissions as JSON text. */
 const toColumns = (membership: MembershipRow): CoreTables["memberships"] => ({
   ...membership,
   permissions: JSON.stringify(membership.permissions),

@@ -40,6 +40,10 @@ export function createIndexEntries(
   limit: number = Number.POSITIVE_INFINITY,
 ): readonly IndexEntry[] {
   const entries = new Map<string, IndexEntry>();
+  /**
+   * Adds the entry of a scalar to `entries`, or those inside an object or list. Stops at the limit. Items of a list get the
+   * path `[]`.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one recursion over lists, objects and scalars
   const visit = (path: string, pathHash: HashState, value: Json): void => {
     if (entries.size >= limit) return;

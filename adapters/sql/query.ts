@@ -117,6 +117,7 @@ export function query<Types extends ParameterTypes, Query extends OperationNodeS
   return Object.assign((args: ArgumentsFor<Types>) => new BoundStatement(compiled, args, []), { types, variants });
 }
 
+/** Returns a variant of a statement for the tests that compile each of them. */
 const toVariant = (name: string, compiled: CompiledTexts): Variant => ({
   name,
   compile: (dialect) => compiled.compileFor(dialect),

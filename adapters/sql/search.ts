@@ -76,6 +76,10 @@ export async function searchRows<Row extends { readonly metadata: string }>(
   return { rows, total: farTotal ?? (isLastPage ? offset + rows.length : await countMatches(driver, plan)) };
 }
 
+/**
+ * Reads the page of the rows that match the index entries and conditions of a plan, in the requested order. Compares nothing
+ * here.
+ */
 const readPage = <Row>(
   driver: Database,
   select: SelectRows<Row>,

@@ -88,6 +88,7 @@ function createUsageStorage(driver: Database): UsageStorage {
         ...{ start, end, stride_ms },
         origin: origin - before * stride_ms,
       };
+      /** Converts a row to numbers. Buckets count from `origin`, so that those before it are negative. */
       const toCount = ({
         bucket,
         dimension,
@@ -123,6 +124,7 @@ function createUsageStorage(driver: Database): UsageStorage {
   };
 }
 
+/** Converts tokens and cost to numbers, because databases may return sums as text. */
 const toUsage = ({ tokens_in, tokens_out, cost_usd }: TraceUsage): TraceUsage => ({
   tokens_in: Number(tokens_in),
   tokens_out: Number(tokens_out),

@@ -91,6 +91,7 @@ function toMessageJson({ role, parts, ...rest }: A2aMessage, version: A2aVersion
   return { kind: "message", ...rest, role: role.toLowerCase(), parts: partsJson };
 }
 
+/** Converts a status to the JSON of a version. `message` is absent if there is none. */
 const toStatusJson = ({ state, timestamp, message }: A2aTaskStatus, version: A2aVersion): JsonObject => ({
   state: formatState(state, version),
   timestamp,
@@ -102,6 +103,10 @@ const toArtifactJson = ({ parts, ...rest }: A2aArtifact, version: A2aVersion): J
   parts: toPartsJson(parts, version),
 });
 
+/**
+ * Converts a task to the JSON of a version; 0.3 has a `kind`. Artifacts and history are absent if the task has none; `metadata`
+ * is always empty.
+ */
 export function toTaskJson({ id, contextId, status, artifacts, history }: A2aTask, version: A2aVersion): JsonObject {
   return {
     ...(version === "1.0" ? {} : { kind: "task" }),

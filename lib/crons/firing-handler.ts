@@ -92,6 +92,9 @@ class CronFiringHandler implements FiringHandler {
    */
   async disable({ cron_id }: CronRow, failures: number): Promise<void> {
     const { storage, scope, environment } = this.#options;
+    /**
+     * Returns the cron disabled, with the reason in its metadata. Returns the same row if it is disabled or has fewer failures.
+     */
     const next = (row: CronRow): CronContent => {
       if (!row.enabled || row.failures < failures) return row;
       const disabled_reason = `${row.failures} runs in a row have failed`;

@@ -157,6 +157,7 @@ class PollingCronScheduler implements CronScheduler {
   }
 }
 
+/** Returns counters that are all 0. */
 const createFiringCounters = (): FiringCounters => ({
   fired: 0,
   skipped: { thread_busy: 0, thread_full: 0, deployment_full: 0, missed: 0, superseded: 0, refused: 0 },

@@ -164,6 +164,7 @@ export function createCrons(options: CronOptions): InternalCrons {
         const { thread_id, user_id } = before;
         await runs.prepare(deploymentScope, thread_id, toCronRunRequest({ ...before, ...changedContent }), { user_id });
       }
+      /** Returns the content after the patch. Throws `forbidden` for metadata with which the caller would not see the cron. */
       const next = (cron: CronRow): CronContent => {
         const content = applyPatch(schedules, cron, patch, now);
         requireStillVisible(scope, content.metadata);

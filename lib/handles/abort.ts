@@ -11,6 +11,7 @@ export async function waitUnlessAborted<Value>(
 ): Promise<Value> {
   if (!signal) return await promise;
   const { promise: aborted, reject } = Promise.withResolvers<never>();
+  /** Calls `leave`, then rejects `aborted` with the reason of the signal. */
   const onAbort = (): void => {
     leave?.();
     reject(signal.reason);

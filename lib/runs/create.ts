@@ -191,6 +191,7 @@ class RunResolver {
     if (!graph) throw notFoundError("graph", graph_id);
     const { schemas } = graph;
     const noThread = { thread: null, start_checkpoint: null, resume_targets: [] };
+    /** Returns the run with assistant, time and these members. */
     const complete = (threadMembers: Pick<ResolvedRun, keyof typeof noThread>): ResolvedRun => ({
       ...run,
       assistant,

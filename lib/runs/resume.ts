@@ -36,6 +36,10 @@ export function bindResume(request: RunCreate, state: PendingState | null, requi
   const pending = new Map(state.interrupts.map((interrupt) => [interrupt.id, interrupt]));
   const ids = [...pending.keys()];
   const answers = toResumeMap(resume, new Set(ids));
+  /**
+   * Returns the target of a resume value: a pending interrupt with the number of answers that its task has consumed, or with
+   * null a breakpoint.
+   */
   const toInterruptRef = (interrupt_id: string | null): InterruptRef => {
     const { ns: checkpoint_ns, checkpoint_id } = state.checkpoint;
     const interrupt = interrupt_id === null ? undefined : pending.get(interrupt_id);

@@ -117,6 +117,10 @@ export function createEventBus(
 export function publishChanges(storage: Storage, bus: EventBus): Storage {
   const members = new Map<PropertyKey, unknown>(Object.entries(createPublishingOperations(storage, bus)));
   return new Proxy(storage, {
+    /**
+     * Returns the publishing operation with this name, else the member of the storage; a method bound to it, the same one each
+     * time.
+     */
     get(target, name) {
       if (members.has(name)) return members.get(name);
       const value: unknown = Reflect.get(target, name, target);

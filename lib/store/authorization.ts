@@ -103,6 +103,7 @@ export const authorizeListNamespaces =
 
 type WithoutNullish<Fields> = { readonly [Key in keyof Fields]?: NonNullable<Fields[Key]> };
 
+/** Returns a copy without members that are null or undefined. */
 const omitNullish = <Fields extends object>(fields: Fields): WithoutNullish<Fields> =>
   Object.fromEntries(
     Object.entries(fields).filter(([, value]) => value !== null && value !== undefined),

@@ -67,6 +67,7 @@ export function trackFailures<Reader extends CheckpointReader>(
   config: () => Promise<StateConfig>,
 ): { readonly reader: Reader; readonly config: () => Promise<StateConfig>; readonly hasFailed: () => boolean } {
   let failed = false;
+  /** Notes that a call has failed, and rethrows its error. */
   const recordFailure = (error: unknown): never => {
     failed = true;
     throw error;

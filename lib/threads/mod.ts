@@ -211,6 +211,10 @@ export function createThreads(options: ThreadOptions): InternalThreads {
     async update(scope, thread_id, patch) {
       const ttl = toStoredTtl(patch.ttl);
       await requireThread(scope, thread_id);
+      /**
+       * Returns the merged metadata and the time to live, if the patch has one. Throws `forbidden` if the caller would not see
+       * the thread.
+       */
       const next = (thread: ThreadRow): { metadata: JsonObject; ttl?: ThreadTtl } => {
         const metadata = { ...thread.metadata, ...patch.metadata };
         requireStillVisible(scope, metadata);

@@ -203,6 +203,10 @@ export function createThreadSearches(storage: Storage, states: States): Internal
       isSelected("values") ||
       (extract?.readsValues ?? false) ||
       (running !== null && (isSelected("interrupts") || extract !== null));
+    /**
+     * Reads a thread, with its state only if that is needed, and returns it with the requested members. Values are null without
+     * a state.
+     */
     const pick = async (row: ThreadRow): Promise<Partial<Thread>> => {
       const thread: Thread = needsState(row)
         ? toThreadWithState(row, await states.tryReadState(row), include)

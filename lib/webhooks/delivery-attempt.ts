@@ -71,6 +71,7 @@ export function createDeliveryAttempt(
         resolve(createFailure("timeout"));
         controller.abort();
       });
+      /** Cancels the timeout and resolves with the result, which has no effect after the first call. */
       const settle = (result: DeliveryAttemptResult): void => {
         cancelTimeout();
         resolve(result);

@@ -22,6 +22,7 @@ const MAX_TRIES = 10;
 
 type ClaimArguments = Omit<ArgumentsFor<typeof leaseNext.types>, "thread_id">;
 
+/** Returns the arguments of a claim. Lists and limits by graph become JSON text; `log_entry` is empty without a worker. */
 function toArguments(deployment: string, request: ClaimRequest): ClaimArguments {
   const { graph_ids, max_attempts = {}, progress_ms = {}, now, token, lease_until, worker } = request;
   return {

@@ -57,6 +57,7 @@ export function storeEventStatements(fence: LeaseFence, events: readonly ThreadE
   });
 }
 
+/** Converts a row to its events, in order. Node, checkpoint and name are absent if they are not stored. */
 function toEvents({
   first_seq,
   run_id,

@@ -185,6 +185,7 @@ export const deleteLeased = shapedQuery(
 
 const namespaceTypes = { ...threadTypes, ns: text };
 
+/** Selects the checkpoints of a namespace if the filter permits their thread. The caller adds the order. */
 const selectInNamespace = (p: ParametersFor<typeof namespaceTypes>, filter: FilterParameter) =>
   db
     .selectFrom("checkpoints")

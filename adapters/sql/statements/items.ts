@@ -141,6 +141,7 @@ function areCandidates(
   conditions: readonly ParametersFor<typeof conditionTypes>[],
   shape: CandidatesShape,
 ): RawBuilder<boolean> {
+  /** Returns the condition of one narrowing: that the value contains a text, or that a member may reach a bound. */
   const narrow = (narrowing: Narrowing, index: number): RawBuilder<boolean> => {
     const condition = conditions[index] as (typeof conditions)[number];
     if (narrowing === "equals") return containsText(value, condition.text);
