@@ -171,7 +171,7 @@ function createPageReader(
   return (below, limit) => driver.read(selectCheckpoints(shape, { deployment, thread_id, ...terms, below, limit }));
 }
 
-/** Creates the storage operations that read checkpoints. Runs write them. */
+/** Creates the storage operations that read checkpoints, which share a cache of long channel values. Runs write checkpoints. */
 export function createCheckpointStorage(driver: Database): Omit<CheckpointStorage, "readValueStart"> {
   const cache = new ChannelValueCache();
   return {

@@ -27,7 +27,7 @@ type Placement = Parameters<IdentityStore["registerDeployment"]>[0];
 export function createDeploymentStorage(driver: Database): DeploymentStorage {
   return {
     /**
-     * Returns the default organization, workspace and project, and creates those that are missing.
+     * Returns the default organization, workspace and project, the oldest of each, and creates those that are missing.
      * @statements selectDefaults · insertMissing
      * @guards read · insert organization, workspace and project where there is none · select.
      */

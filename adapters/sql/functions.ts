@@ -144,9 +144,9 @@ export function containsText(column: Expression<unknown>, text: Operand<string>)
 }
 
 /**
- * Returns a condition that is never false where the member, as a number, is at least (or `below`: at most) `bound`. It is true
- * for other values than numbers, with `null_passes` also for null, and false for an absent member. The name of the member needs
- * no escapes.
+ * Returns a condition that is never false where the member, converted to a number, is at least (with `below` at most) `bound`.
+ * `null_passes` tells whether null is. It is true for texts, lists and objects, false for an absent member, and may be true for
+ * other values. The name of the member needs no escapes.
  */
 export function mayReachBound(
   object: Expression<string>,

@@ -291,7 +291,10 @@ function toStored(stored: CoreTables["store_items"]): StoredItem {
 const isVisible = ({ value, namespace, key }: ItemRow, { filter }: Scope): boolean =>
   matchesFilter(filter, { ...value, namespace: [...namespace], key });
 
-/** Returns the columns of an item; it expires `ttl_ms` from now. Null columns without vectors or a time to live. */
+/**
+ * Returns the columns of an item, with value and vectors as JSON text; it expires `ttl_ms` from `now`. Columns are null without
+ * vectors or a time to live.
+ */
 function toContent({ value, vectors, ttl_ms }: NewItem, now: number) {
   return {
     value: JSON.stringify(value),
@@ -306,7 +309,10 @@ interface Rank extends ItemKey {
   readonly updated_at: number;
 }
 
-/** Returns the rank of an item; null if it is not visible, does not match, or has no vector. */
+/**
+ * Returns the rank of an item, with the score 0 without a query vector. Returns null if it is not visible, does not match, or
+ * has no vector to compare.
+ */
 function rankItem({ path, row, vectors }: StoredItem, scope: Scope, query: ItemQuery): Rank | null {
   const { key, updated_at } = row;
   if (!isVisible(row, scope) || !matchesConditions(row.value, query.conditions)) return null;

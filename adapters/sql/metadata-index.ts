@@ -89,7 +89,7 @@ function extendHash([high, low]: HashState, text: string): HashState {
   return [high, low];
 }
 
-/** Returns a 53-bit hash of a string. Collisions cost time, but never give a wrong result. */
+/** Returns the state of a hash as an integer of 53 bits. Collisions cost time, but never give a wrong result. */
 function toHash([first, second]: HashState): number {
   let [high, low] = [first ^ (second >>> 16), second];
   high = Math.imul(high, 0x85ebca6b);
@@ -145,9 +145,9 @@ export function replaceIndexEntries(
 const STATE_SOURCE = { source: "values" } as const;
 
 /**
- * Returns the statements that store the index entries of a thread's state, in a batch that has made `head` the thread's head;
- * none for a state without scalars. `scalars` is null if they are unknown. Entries of older states may remain: they never give a
- * wrong result.
+ * Returns the statements that replace the index entries of a thread's state. They have no effect unless `head` is the head of
+ * the thread, which the same batch must have set. Returns none for a state without scalars, so that entries of older states
+ * remain: they never give a wrong result. `scalars` is null if they are unknown.
  */
 export function replaceStateEntries(
   deployment: string,

@@ -120,8 +120,8 @@ function createWorkerAdoption(
   return {
     hasWorkerLock: () => isAdopted,
     /**
-     * Returns true if this process has the worker lock. The first call with the lock takes over from dead workers; if that fails,
-     * the next call tries again.
+     * Returns true if this process has the worker lock; always for a driver without one. The first call with the lock takes
+     * over from dead workers before it resolves; if that fails, it rejects, and the next call tries again.
      * @statements releaseThreadLocks · requeueRunning · endWorkerClaims
      * @guards Acquires the worker lock of the driver. A driver without this lock always returns true. After acquiring
      *   it, once: free the slots of threads with running, due or deleted runs · requeue all running runs · end the

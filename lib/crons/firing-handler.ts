@@ -161,13 +161,16 @@ class CronFiringHandler implements FiringHandler {
     return result.kind;
   }
 
-  /** Returns true if the cron is still enabled and as it was read. */
+  /** Reads the cron again, and returns true if it is enabled and has this revision and next fire time. */
   async #isUnchanged({ cron_id, revision }: CronRow, next_run_date: number): Promise<boolean> {
     const row = await this.#options.storage.getCron(this.#options.scope, cron_id);
     return row?.enabled === true && row.revision === revision && row.next_run_date === next_run_date;
   }
 
-  /** Returns the run to create, or null, logged, if it is refused and a retry cannot help. Rethrows other errors. */
+  /**
+   * Returns the run to create, which is not stored. Returns null, and logs the reason, if it is refused and a retry cannot
+   * help. Rethrows outages, a full disk and other errors.
+   */
   async #prepareRun(cron: CronRow): Promise<CreateRun | null> {
     const { scope, environment, runs } = this.#options;
     try {

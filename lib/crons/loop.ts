@@ -71,7 +71,10 @@ class PollingCronScheduler implements CronScheduler {
     this.#polling = this.#poll();
   }
 
-  /** Sets the timer of the next poll to this time, at the latest to the poll interval. Does nothing on shutdown. */
+  /**
+   * Sets the timer of the next poll, instead of the one before, to this time, but at most the poll interval ahead. A time in
+   * the past polls at once. Does nothing during a stop.
+   */
   #schedule(time: number): void {
     if (this.#isStopping) return;
     this.#cancelTimer();

@@ -234,8 +234,8 @@ function parseEndTime(text: string | null, now: number): number | null {
 }
 
 /**
- * Returns what happens to the thread of a run: null on a thread of the cron's own, else `delete` by default. Throws `invalid` if
- * a value was requested for a cron on a thread.
+ * Returns what happens to the threads of runs: null for a cron on a thread, else the requested value, `delete` by default.
+ * Throws `invalid` if a value was requested for a cron on a thread.
  */
 function resolveOnRunCompleted(thread_id: string | null, requested: OnRunCompleted | null): OnRunCompleted | null {
   if (thread_id === null) return requested ?? "delete";

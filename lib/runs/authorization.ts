@@ -83,8 +83,8 @@ function applyHandlerChanges(
 
 interface NewRunAuthorizer {
   /**
-   * Returns the scope in which a run may use assistants, or undefined without a limit. Default assistants need no permission of their
-   * own.
+   * Authorizes reading an assistant, and returns the scope in which a run may use it; undefined if no filter limits it. Returns
+   * undefined for a default assistant, which needs no permission of its own. Throws the refusal of the handler.
    */
   resolveAssistantScope(assistant_id: string): Promise<Scope | undefined>;
   /** Authorizes a run. Returns the request as the handlers changed it, and the scope of threads on which it may be created. */
@@ -251,8 +251,9 @@ export const authorizeRerun = (
 type JoinEvent = "threads:read" | "threads:update";
 
 /**
- * Authorizes a join. With `cancel_on_disconnect` the caller needs the permission to cancel, too: the options get a `mayCancel`
- * that checks it again at the disconnect.
+ * Authorizes reading a run, and with `cancel_on_disconnect` also cancelling it. Returns the grant, whose scope is limited by
+ * both, and the options: these get a `mayCancel` that checks the permission to cancel again at the disconnect, if it can be
+ * revoked.
  */
 async function authorizeJoin<Options extends { readonly cancel_on_disconnect?: boolean }>(
   authorizer: Authorizer<JoinEvent>,

@@ -163,8 +163,8 @@ class RunResolver {
   }
 
   /**
-   * Collects the parts that need no lookup, normalizes the resume value and chooses the ids: given ones in lower case, else new
-   * ones. Throws what `prepare` of the features throws.
+   * Collects the parts that need no lookup, normalizes the resume value and chooses the ids: given ones, that of the thread in
+   * lower case, else new ones. `index` selects the run id of a batch. Throws what `prepare` of the features throws.
    */
   describeRun(scope: Scope, { thread_id, request: rawRequest, origin }: CreateRunParams, index = 0): DescribedRun {
     const { features, environment } = this.#options;
@@ -221,8 +221,9 @@ class RunResolver {
   }
 
   /**
-   * Returns the argument of `createRun`, whose frames are stored if several processes share the storage. Throws `forbidden` for
-   * metadata with which the caller could not see the thread, and `bad_request` for contradicting configuration.
+   * Returns the argument of `createRun`, without a claim. The run stores its frames if several processes share the storage.
+   * Throws `forbidden` for metadata with which the caller could not see the thread, and `bad_request` for contradicting
+   * configuration.
    */
   plan(resolved: ResolvedRun): CreateRun {
     const { storage, limits } = this.#options;
@@ -314,8 +315,8 @@ class RunStarter {
   }
 
   /**
-   * Stores and starts all runs or none. Returns earlier runs for used idempotency keys, null if an assistant changed (read again
-   * and retry). Throws if one of the runs is refused.
+   * Stores all runs or none, and starts or announces them. Returns the earlier runs if all idempotency keys were used before,
+   * and null if an assistant changed (read again and retry). Throws if one of the runs is refused.
    */
   async storeBatch(resolvedRuns: readonly ResolvedRun[]): Promise<readonly NewOrRepeatedRun[] | null> {
     const unclaimedPlans = resolvedRuns.map((resolved) => this.#planRun(resolved));

@@ -285,8 +285,8 @@ export function createRuns(options: RunOptions): InternalRuns {
 }
 
 /**
- * Returns the runs of a thread, newest first, or after the run `above` the newer ones, oldest first. Reads them in batches with
- * ticks of the event loop between.
+ * Returns the runs of a thread, newest first, or after the run with the `seq` `above` the newer ones, oldest first; 10 without
+ * a limit. Reads them in batches, and lets other work run between them.
  */
 async function listInBatches(
   { storage, environment }: Pick<RunOptions, "storage" | "environment">,
@@ -312,7 +312,10 @@ async function listInBatches(
   }
 }
 
-/** Converts a new run with the status `pending`, even if an idle worker has already claimed it. */
+/**
+ * Converts a run. A new one gets the status `pending`, even if an idle worker has already claimed it; a repeated one keeps its
+ * own.
+ */
 const toPendingRun = ({ run, repeated }: NewOrRepeatedRun): Run => ({
   ...toRun(run),
   ...(repeated ? {} : { status: "pending" }),

@@ -119,7 +119,10 @@ async function findCheckpoints(
   return checkpoint ? [checkpoint] : [];
 }
 
-/** Caches the graphs of a history, because states of one graph share data that it reads once. */
+/**
+ * Returns a function that finds each graph once and returns the same object again, also null, because states of one graph share
+ * data that it reads once.
+ */
 function memoizeByGraph(findGraph: ThreadReads["findGraph"]): ThreadReads["findGraph"] {
   const graphs = new Map<string, GraphState | null>();
   return (graph_id) => {

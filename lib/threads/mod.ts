@@ -205,8 +205,8 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       return { ...toThread(await requireThread(scope, thread_id), include), values: null };
     },
     /**
-     * Merges metadata and sets the time to live; returns the thread with its state. Throws `not_found`, and `forbidden` for
-     * metadata with which the caller would not see the thread.
+     * Merges metadata and, if the patch has one, sets the time to live; returns the thread with its state. Throws `not_found`,
+     * `invalid` for a wrong time, and `forbidden` for metadata with which the caller would not see the thread.
      */
     async update(scope, thread_id, patch) {
       const ttl = toStoredTtl(patch.ttl);
@@ -224,7 +224,10 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       if (!row) throw notFoundError("thread", thread_id);
       return await states.runPaced(() => readThread(row));
     },
-    /** Deletes the thread with its runs, stops those that execute and ends their streams. Throws `not_found`. */
+    /**
+     * Deletes the thread with its runs, and then stops their attempts in this process and ends their streams here. Throws
+     * `not_found`.
+     */
     async delete(scope, thread_id) {
       const row = await requireThread(scope, thread_id);
       const listRuns = (status: RunStatus): Promise<readonly RunRow[]> =>

@@ -107,13 +107,19 @@ function planNextAttempt(
   return { state: "pending", due_at: now + Math.max(jitteredDelay, requestedDelay) };
 }
 
-/** Returns the milliseconds to wait, of a number of seconds or a date; NaN for another text. May be negative. */
+/**
+ * Returns the milliseconds to wait, for a number of seconds or an HTTP date, which may be in the past: then it is negative.
+ * Returns NaN for other text.
+ */
 function parseRetryAfter(text: string, now: number): number {
   if (/^\d+$/.test(text)) return Number(text) * 1000;
   return /^[A-Z][a-z]+,? .*\d/.test(text) ? Date.parse(text) - now : Number.NaN;
 }
 
-/** Returns the delay of a `Retry-After` header in milliseconds, within bounds, or 0 if it is neither seconds nor a date. */
+/**
+ * Returns the delay of a `Retry-After` header in milliseconds, within `RETRY_AFTER_RANGE_MS`; 0 for null and if it is neither
+ * seconds nor a date.
+ */
 function readRetryAfterMs(text: string | null, now: number): number {
   if (text === null) return 0;
   const delay = parseRetryAfter(text.trim(), now);

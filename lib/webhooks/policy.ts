@@ -149,7 +149,10 @@ export function normalizeDomain(entry: string): string | null {
   return DOTTED_DECIMAL.test(host) && host !== text.replace(/\.$/, "") ? null : host;
 }
 
-/** Parses a URL or the path of a loopback. Returns the destination without its fragment, or the reason why it is refused. */
+/**
+ * Returns the destination of a URL, or of the path of a loopback, which begins with one slash, without its fragment. Returns
+ * the first reason why it is refused as a string.
+ */
 function parseDestination(policy: WebhookPolicy, raw: string): Destination | RefusalReason {
   if (raw === "") return "empty";
   if (isLongerThan(raw, policy.max_url_length)) return "too_long";
@@ -224,7 +227,10 @@ function parseUrl(text: string): URL | null {
 
 const readHost = (url: URL): string => url.hostname.replace(/\.$/, "");
 
-/** Returns the URL with the host that was checked, without its trailing dot and fragment. */
+/**
+ * Returns the URL without its fragment and with the host that was checked, without a trailing dot. Changes `url` itself if its
+ * host differs.
+ */
 function toHref(url: URL, host: string): string {
   if (url.hostname !== host) url.hostname = host;
   return omitFragment(url.href);

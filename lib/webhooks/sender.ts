@@ -158,7 +158,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     sending.set(controller, done);
   }
 
-  /** Returns the delivery of a run. Throws `not_found`. */
+  /** Returns the delivery of a run with its attempts. Throws `not_found` if it has none or is not visible. */
   async function get(scope: Scope, run_id: string): Promise<DeliveryDetail> {
     const { findDelivery } = await import("./deliveries.ts");
     const delivery = await findDelivery(storage, scope, run_id.toLowerCase());

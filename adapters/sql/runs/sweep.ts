@@ -79,13 +79,16 @@ async function sweepFeature(driver: Database, feature: string, old: OldRows): Pr
     : [deleteOldOfFeature({ feature }, { keys: JSON.stringify(rows.map(({ key }) => key)) })];
 }
 
-/** Returns the statement that deletes old events; none if a read finds no such rows. */
+/** Reads if there are old events, and returns the statement that deletes some of them; none if there are no such events. */
 async function sweepEvents(driver: Database, { deployment, before }: OldRows): Promise<Statements> {
   const rows = await driver.read(selectOldEvents({ deployment, before }));
   return rows.length === 0 ? [] : [deleteOldEvents({ deployment, before, limit: MAX_CHUNKS })];
 }
 
-/** Returns the statement that deletes stateless threads without runs; none if a read finds no such thread. */
+/**
+ * Reads if there is a stateless thread without runs, and returns the statement that deletes all such threads; none if there is
+ * none.
+ */
 async function sweepThreads(driver: Database, orphans: { deployment: string; now: number }): Promise<Statements> {
   const threads = await driver.read(selectOrphanedThread(orphans));
   return threads.length === 0 ? [] : [deleteOrphanedThreads(orphans)];
