@@ -150,7 +150,8 @@ interface Plan {
 
 /**
  * Counts how many rows have each index entry of a search, up to `MAX_COUNTED_ROWS`, and returns how to search: which entries to
- * follow, the rarest first, whether they decide the result (`isDecided`), and whether an entry without rows makes it empty.
+ * follow, the rarest first, whether they decide the result (`isDecided`), whether an entry without rows makes it empty, and the
+ * total if the counts tell it. At most `MAX_ENTRIES` entries are followed.
  */
 async function createPlan(driver: Database, search: MetadataSearch): Promise<Plan> {
   const { metadata = {}, filter = [] } = search;

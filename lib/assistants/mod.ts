@@ -429,7 +429,10 @@ function createGraphOperations(
   }
 
   return {
-    /** Returns the graph of an assistant as nodes and edges, drawn with its configuration. */
+    /**
+     * Returns the nodes and edges of the assistant's graph, read with its configuration. `xray` draws subgraphs in place of
+     * their nodes: to any depth if it is true, else to this depth.
+     */
     async graph(scope, id, xray = false) {
       const assistant = await read(scope, id);
       const { graph_id } = assistant;
@@ -442,7 +445,8 @@ function createGraphOperations(
       return await requireGraphState(graph_id).schemas(graph_id, createAssistantStateConfig(assistant));
     },
     /**
-     * Returns the subgraphs of the assistant's graph in a namespace (null: all of them), with `recurse` also those inside them.
+     * Returns the schemas of the subgraphs of the assistant's graph by namespace: of one namespace, or of all if it is null,
+     * with `recurse` also of those inside subgraphs.
      */
     async subgraphs(scope, id, namespace = null, recurse = false) {
       const assistant = await read(scope, id);

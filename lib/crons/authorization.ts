@@ -12,9 +12,9 @@ interface InternalResources {
 }
 
 /**
- * Returns `create`, which authorizes the cron, then its runs, and creates the cron with the changes of both handlers. The runs
- * are not authorized again when they start. Throws the refusals of the handlers, and `forbidden` for metadata with which the
- * caller could not see the cron.
+ * Returns `create`, which authorizes the assistant, the cron and then its runs, and creates the cron with the changes of the
+ * handlers. The runs are not authorized again when they start. Throws the refusals of the handlers, and `forbidden` for
+ * metadata with which the caller could not see the cron.
  */
 export const authorizeCreateCron = (
   authorizer: Authorizer<"crons:create" | RunEvent>,

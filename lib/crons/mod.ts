@@ -288,7 +288,10 @@ interface CronRequest {
   readonly now: number;
 }
 
-/** Returns the content of a new cron, enabled by default, with its first fire time. Throws `invalid`. */
+/**
+ * Returns the content of a new cron, enabled by default, with its first fire time; null for that if it is disabled or never
+ * fires. Throws `invalid`.
+ */
 function toNewCron(
   schedules: Schedules,
   { cron_id, thread_id, request, now }: CronRequest,

@@ -98,7 +98,10 @@ export class ResumeBinder {
     return pendingAsks ?? findPendingState(state, thread.head, thread.status !== "error" && thread.status !== "busy");
   }
 
-  /** Returns what the thread waits for once a `rollback` has deleted its active runs, as its last ended run left it. */
+  /**
+   * Returns what the thread waits for once a `rollback` has deleted its active runs: the interrupts of its row, which the last
+   * ended run left, at the head; else whether the head is a breakpoint, without interrupts. Returns null without a state.
+   */
   async #readStateAfterRollback(thread: ThreadRow): Promise<PendingState | null> {
     const { head } = thread;
     const interrupts = Object.values(thread.interrupts).flat() as unknown as readonly Interrupt[];
@@ -107,7 +110,10 @@ export class ResumeBinder {
     return pending && { ...pending, interrupts: [] };
   }
 
-  /** Returns the state at the checkpoint, or without one the current state: null for a thread without a state. */
+  /**
+   * Returns the state at the checkpoint, or without one the current state: null for a thread without a state. Throws
+   * `checkpoint_not_found` and `StateReadError`.
+   */
   #readState(thread: ThreadRow, start_checkpoint: CheckpointRef | null): Promise<ThreadState | null> {
     if (!start_checkpoint) return this.#threads.readCurrentState(thread);
     const checkpoint = { checkpoint_ns: start_checkpoint.ns, checkpoint_id: start_checkpoint.checkpoint_id };

@@ -57,8 +57,8 @@ interface MinuteCounts {
 }
 
 /**
- * Reads runs and returns the statistics of the last hour. If too many runs were created or ended in two hours, only the newest
- * count in the minutes, and `complete` is false.
+ * Reads runs and returns the statistics of the last hour. If too many runs are active or were created in the last two hours,
+ * only the newest count in the minutes, and `complete` is false.
  */
 export async function readRunStats(storage: Storage, scope: Scope, now: number): Promise<RunStats> {
   const since = { counted_since: now - HOUR_MS, timed_since: now - 2 * HOUR_MS };
