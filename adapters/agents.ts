@@ -32,7 +32,8 @@ export type AnyAgent = AgentFunction | AgentDefinition | GraphLike | GraphDefini
 /** Agents by name. */
 export type Agents = Readonly<Record<string, AnyAgent>>;
 
-type HostedDefinition = AgentDefinition | GraphDefinition;
+/** An agent or a graph with its settings. */
+export type HostedDefinition = AgentDefinition | GraphDefinition;
 
 /** The longest time of a timer. */
 const MAX_TIMER_MS = 2 ** 31 - 1;

@@ -15,6 +15,7 @@ import {
   AGENT_SETTINGS,
   createAgentExecutor,
   findSettingsProblems,
+  type HostedDefinition,
   type LangGraphOptions,
   toAgentDefinition,
 } from "./agents.ts";
@@ -81,6 +82,21 @@ export function findServiceProblems(
 }
 
 /**
+ * Adds what is wrong with the settings of an agent to `problems`. Returns the agent without its unknown members, which its executor would
+ * refuse again.
+ */
+export function checkSettings(
+  definition: HostedDefinition,
+  problems: string[],
+  ...loc: readonly string[]
+): HostedDefinition {
+  const schema = "agent" in definition ? FUNCTION_SCHEMA : GRAPH_SCHEMA;
+  problems.push(...findProblems(schema, definition, ...loc));
+  const entries = Object.entries(definition).filter(([name]) => Object.hasOwn(schema.members, name));
+  return Object.fromEntries(entries) as unknown as HostedDefinition;
+}
+
+/**
  * Creates an executor of all agents that can be hosted, and adds what is wrong with the others to `problems`. `createOptions` returns
  * the options of a graph, and may reject with a message for the user.
  */
@@ -96,11 +112,9 @@ export async function createAgentsExecutor(
   for (const [name, agent] of agentEntries) {
     const key = `agents.${name}`;
     try {
-      const definition = toAgentDefinition(agent);
-      const schema = "agent" in definition ? FUNCTION_SCHEMA : GRAPH_SCHEMA;
-      if (definition === agent) problems.push(...findProblems(schema, definition, "agents", name));
+      const definition = checkSettings(toAgentDefinition(agent), problems, "agents", name);
       const options = "graph" in definition ? await createOptions?.(definition.graph) : undefined;
-      executors.push(await createAgentExecutor(name, agent, options));
+      executors.push(await createAgentExecutor(name, definition, options));
     } catch (error) {
       const texts = error instanceof ConfigError ? error.problems : [(error as Error).message];
       problems.push(...texts.map((text) => `${key}: ${text}`));

@@ -2,8 +2,14 @@
 import { basename } from "node:path";
 import type { App } from "../../lib/http/handler.ts";
 import { combine, type Executor, type ServiceOptions } from "../../lib/mod.ts";
-import { createAgentExecutor } from "../agents.ts";
-import { createAgentsExecutor } from "../app-options.ts";
+import {
+  createAgentExecutor,
+  type GraphFactory,
+  type HostedDefinition,
+  type LangGraphOptions,
+  toAgentDefinition,
+} from "../agents.ts";
+import { checkSettings, createAgentsExecutor } from "../app-options.ts";
 import type { ConfiguredGraph, ModuleExport } from "./config.ts";
 import { importFile } from "./loader.ts";
 
@@ -17,19 +23,29 @@ export async function loadGraphs(
   for (const { graph_id, factory, settings, ...moduleExport } of entries) {
     try {
       const value = await loadExport(moduleExport);
-      const isGraph = typeof value === "object" || (factory && typeof value === "function" && !isGenerator(value));
-      if (value === null || (!isGraph && typeof value !== "function"))
-        throw new TypeError(`${moduleExport.export} is neither a function nor a LangGraph.js graph`);
-      const entry = { ...settings, [isGraph ? "graph" : "agent"]: value };
-      const options = isGraph
-        ? { resolve: await (await import("./packages.ts")).createPackageResolver(value, moduleExport.file, config) }
-        : {};
-      executors.push(await createAgentExecutor(graph_id, entry, options));
+      const exported = toExportedDefinition(value, moduleExport.export, factory);
+      const definition = { ...checkSettings(exported, problems, "graphs", graph_id), ...settings };
+      const options: LangGraphOptions = {};
+      if ("graph" in definition) {
+        const { createPackageResolver } = await import("./packages.ts");
+        Object.assign(options, { resolve: await createPackageResolver(definition.graph, moduleExport.file, config) });
+      }
+      executors.push(await createAgentExecutor(graph_id, definition, options));
     } catch (error) {
       problems.push(`graphs.${graph_id}: ${(error as Error).message}`);
     }
   }
   return { executor: combine(...executors), problems };
+}
+
+/** Returns an export as an agent with settings. A function is a factory of graphs if the configuration says so. Throws for other values. */
+function toExportedDefinition(value: unknown, name: string, factory: boolean | undefined): HostedDefinition {
+  if (factory && typeof value === "function" && !isGenerator(value)) return { graph: value as GraphFactory };
+  try {
+    return toAgentDefinition(value);
+  } catch (error) {
+    throw new TypeError(`${name} ${(error as Error).message}`);
+  }
 }
 
 /** Creates the executor of the agents of a configuration in code. `problems` names, by key, what cannot be served. */
