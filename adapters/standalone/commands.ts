@@ -288,7 +288,7 @@ function printAnswer(output: CommandOutput, out: (line: string) => void, err: (l
   } else for (const line of formatTable(output)) out(line);
 }
 
-/** Returns the actions of a noun such as `keys`. */
+/** Returns the actions of a first word such as `keys`. */
 const findActions = (group: string): Readonly<Record<string, Action>> | undefined =>
   Object.hasOwn(actions, group) ? actions[group] : undefined;
 

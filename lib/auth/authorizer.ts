@@ -1,4 +1,4 @@
-/** Nouns for one caller: each call runs the host's authorization with the whole value, and uses the scope that results. */
+/** The authorizer of one caller: it runs the host's handler for each call with the whole value, and returns the scope that results. */
 import type { Environment } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
 import type { Scope } from "../storage/mod.ts";

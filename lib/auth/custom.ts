@@ -85,6 +85,7 @@ export class HandlerRefusal extends ServiceError {
   override readonly reason: ErrorReason;
   constructor(status: number, message: string, headers: Readonly<Record<string, string>>) {
     super(status === 401 ? "unauthenticated" : "forbidden", message);
+    // Callers of `service.as` see this name: it stays.
     this.name = "AuthRefusal";
     // A host that says 404 hides what there is.
     this.reason = status === 404 ? "not_found" : this.code;

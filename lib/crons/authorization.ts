@@ -1,4 +1,7 @@
-/** Authorizes the creation of crons, and with it the runs of these crons. */
+/**
+ * Authorizes the creation of crons, and with it the runs of these crons. The other operations on crons need one event each:
+ * their rows are in `lib/service/operations.ts`.
+ */
 import type { InternalAssistants } from "../assistants/mod.ts";
 import type { Authorizer } from "../auth/authorizer.ts";
 import { createNewRunAuthorizer, type RunEvent } from "../runs/authorization.ts";

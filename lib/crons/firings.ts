@@ -2,14 +2,14 @@
 
 import type { InternalResource } from "../auth/authorizer.ts";
 import type { Environment } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
 import type { IsoTime, Uuid } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import type { InternalRuns, Run } from "../runs/mod.ts";
 import { parseTime } from "../storage/cursor.ts";
-import type { CronRow, CronStorage, RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
+import type { RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
 import { toCronRunOrigin, toCronRunRequest } from "./firing-handler.ts";
 import { loadSchedules } from "./lazy-schedule.ts";
+import { requireCron } from "./require-cron.ts";
 import type { Timing } from "./schedule.ts";
 
 /** A firing by schedule or by hand; times are ISO 8601, UTC. */
@@ -71,16 +71,6 @@ export interface CronFiringOptions {
   readonly environment: Environment;
   readonly runs: Pick<InternalRuns, "create">;
   readonly max_failures: number | null;
-}
-
-export const cronNotFoundError = (cron_id: string): ServiceError =>
-  new ServiceError("not_found", `Cron ${cron_id} not found`);
-
-/** Returns the row of a cron. Throws `not_found` if it does not exist or is not visible. Ignores the case of the id. */
-export async function requireCron(storage: CronStorage, scope: Scope, cron_id: string): Promise<CronRow> {
-  const row = await storage.getCron(scope, cron_id.toLowerCase());
-  if (!row) throw cronNotFoundError(cron_id);
-  return row;
 }
 
 /** Creates the operations on fire times of crons: a preview, details with past firings, and a run by hand. */

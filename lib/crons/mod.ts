@@ -14,14 +14,9 @@ import { requireStillVisible } from "../storage/visibility.ts";
 import { redactUrl } from "../webhooks/policy.ts";
 import { CRON_RUN_OPTIONS, type CronRunOptions } from "./cron-run.ts";
 import { toCronRunRequest } from "./firing-handler.ts";
-import {
-  type CronFiringOptions,
-  type CronFirings,
-  createCronFirings,
-  cronNotFoundError,
-  requireCron,
-} from "./firings.ts";
+import { type CronFiringOptions, type CronFirings, createCronFirings } from "./firings.ts";
 import { loadSchedules, type Schedules } from "./lazy-schedule.ts";
+import { cronNotFoundError, requireCron } from "./require-cron.ts";
 import type { Timing } from "./schedule.ts";
 
 export type { SchedulePreview } from "./firings.ts";

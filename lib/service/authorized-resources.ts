@@ -1,4 +1,4 @@
-/** Makes the nouns of a service, and those of its callers, from the table of operations, and counts their open calls. */
+/** Creates the resources of a service, and those of its callers, from the table of operations, and counts their open calls. */
 import { type Authorizer, withFixedScope } from "../auth/authorizer.ts";
 import type { KeepAlive } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
@@ -78,7 +78,7 @@ type NamedOperations = readonly (readonly [name: string, row: Operation<readonly
 
 const listOperations = (operations: object): NamedOperations => Object.entries(operations);
 
-const RESOURCE_OPERATIONS: readonly (readonly [noun: keyof Resources, rows: NamedOperations])[] = (
+const RESOURCE_OPERATIONS: readonly (readonly [resource: keyof Resources, rows: NamedOperations])[] = (
   Object.keys(OPERATIONS) as (keyof Resources)[]
 ).map((resource) => [resource, listOperations(OPERATIONS[resource])]);
 
@@ -104,15 +104,15 @@ const getScopedMethod = (
   internalResources: InternalResources,
   resource: string,
   name: string,
-  { internalMethod: of }: NamedOperations[number][1],
+  { internalMethod: getMethod }: NamedOperations[number][1],
 ): ScopedMethod =>
-  of
-    ? of(internalResources)
+  getMethod
+    ? getMethod(internalResources)
     : ((internalResources as unknown as Record<string, Record<string, ScopedMethod>>)[resource]?.[
         name
       ] as ScopedMethod);
 
-/** The nouns of the service itself, with the calls that no handler is asked about. */
+/** The resources of the service itself, with the calls that no handler is asked about. */
 export interface ServiceResources extends Resources {
   readonly feedback: Feedback & FeedbackTokens;
   readonly calls: DurableCalls & DurableCallTokens;
@@ -175,7 +175,7 @@ export const createAuthorizedResources = (internalResources: InternalResources, 
     ]),
   ) as never;
 
-/** The nouns for the caller of a request. Each is made when it is first used: a request needs few. */
+/** The resources for the caller of a request. Each is created when it is first used: a request needs few. */
 class LazyResources {
   readonly internalResources: InternalResources;
   readonly authorizer: Authorizer;

@@ -15,7 +15,7 @@ export interface Operation<Args extends readonly unknown[], Result> {
   readonly kind: Kind;
   /** The only events that the host's handlers are asked about. Empty: every caller may make the call. */
   readonly events: readonly AuthEvent[];
-  /** The call in any scope. Default: the method of the noun that has the name of the operation. */
+  /** The call in any scope. Default: the method of the resource that has the name of the operation. */
   readonly internalMethod?: (internalResources: InternalResources) => ScopedMethod<Args, Result>;
   /** Authorizes the call for one caller. */
   withAuthorization(
@@ -27,7 +27,7 @@ export interface Operation<Args extends readonly unknown[], Result> {
 
 type ScopedMethod<Args extends readonly unknown[], Result> = (scope: Scope, ...args: Args) => Result;
 
-/** The operations of a noun: each method has one. */
+/** The operations of a resource: each method has one. */
 export type ResourceOperations<Resource> = {
   readonly [Name in keyof Resource]: Resource[Name] extends (...args: infer Args) => infer Result
     ? Operation<Args, Result>

@@ -4,15 +4,15 @@ import { assertThat } from "../assertions.ts";
 import { containsText, jsonRows, mayReachBound } from "../functions.ts";
 import { bigint, columns, double, type Operand, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shapedQuery, shapedRowsQuery } from "../query.ts";
-import { cronTables } from "../schema/crons.ts";
+import { storeTables } from "../schema/items.ts";
 import type { CoreTables } from "../schema/tables.ts";
 
 const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 
-const addressTypes = columns(cronTables.store_items, ["deployment", "path", "key"]);
-const contentTypes = columns(cronTables.store_items, ["value", "vectors", "ttl_ms", "expires_at"]);
+const addressTypes = columns(storeTables.store_items, ["deployment", "path", "key"]);
+const contentTypes = columns(storeTables.store_items, ["value", "vectors", "ttl_ms", "expires_at"]);
 
 /** Returns the condition on rows of `store_items` that they have not expired. */
 const isAlive = (now: Operand<number>): RawBuilder<boolean> =>
