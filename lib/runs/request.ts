@@ -184,8 +184,8 @@ export function normalizeResume(request: RunCreate): RunCreate {
 const MAX_START_DELAY_SECONDS = 3_155_760_000;
 
 /**
- * Returns the checkpoint to start from, or null. The first id counts: of `checkpoint`, then `checkpoint_id`, then
- * `config.configurable`. An empty id counts as none, and a missing namespace as the root.
+ * Returns the checkpoint to start from, or null. The id of `checkpoint` has precedence over `checkpoint_id`; if that one is
+ * missing or empty, the id in `config.configurable` counts. A missing namespace means the root.
  */
 export function findRequestedCheckpoint({ checkpoint, checkpoint_id, config }: RunCreate): CheckpointRef | null {
   const id = checkpoint?.checkpoint_id ?? checkpoint_id;
