@@ -71,7 +71,7 @@ Each option is also an environment variable: GREENROOM_CONFIG, GREENROOM_HOST, G
 GREENROOM_PUBLIC_BASE_URL, GREENROOM_WORKERS, GREENROOM_GRACE_MS, GREENROOM_LOG_LEVEL, GREENROOM_LOG_FORMAT, GREENROOM_STUDIO (1).
 GREENROOM_API_KEYS is a comma-separated list of your own keys of at least 32 characters; GREENROOM_USAGE_ENABLED is 0 or 1.
 
-Development: greenroom init|dev --help
+Development: greenroom init|dev|openapi --help
 Accounts: greenroom keys|workspaces|projects|users|agents --help
 Backups: greenroom backup --help
 greenroom help [COMMAND] and greenroom version print the same as --help and --version.

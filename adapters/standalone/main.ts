@@ -7,7 +7,7 @@ import { COMMANDS, readCommand, readDatabaseOptions, usage } from "./command-opt
 import { describeError } from "./describe-error.ts";
 import { openStorage, type Server, serve } from "./server.ts";
 
-const COMMAND_WORDS = ["dev", "init", ...COMMANDS, "help", "version"];
+const COMMAND_WORDS = ["dev", "init", "openapi", ...COMMANDS, "help", "version"];
 
 /**
  * Serves until SIGTERM or SIGINT. Ends the process itself: 0 after a clean stop, 1 when it cannot start or a second signal
@@ -24,6 +24,11 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
     if (word === "init") {
       (await import("./init.ts")).init(commandArgs);
       return undefined;
+    }
+    if (word === "openapi") {
+      await (await import("./openapi.ts")).runOpenapi(commandArgs);
+      // Modules of the project may hold timers and connections.
+      process.exit(0);
     }
     return await runServer(word, args);
   } catch (error) {
@@ -61,5 +66,6 @@ async function loadHelp(word: string | undefined): Promise<string> {
   if (COMMANDS.has(word)) return (await import("./commands.ts")).formatUsage(word);
   if (word === "dev") return (await import("./dev.ts")).devUsage;
   if (word === "init") return (await import("./init.ts")).initUsage;
+  if (word === "openapi") return (await import("./openapi.ts")).openapiUsage;
   throw new ConfigError([`help: no such command ${word}${suggestName(word, COMMAND_WORDS)}`]);
 }

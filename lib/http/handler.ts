@@ -25,7 +25,7 @@ import { type HandlerOptions, handlerOptionsSchema } from "./options.ts";
 import { createBodyReader, createHeaderCopier } from "./request.ts";
 import { errorResponse, failureResponse, type HeaderValues } from "./respond.ts";
 import type { HandlerHost, HandlerState, RequestContext, Route } from "./route.ts";
-import { createRouteTable, type MatchedRoute, type RouteTable } from "./route-table.ts";
+import { createRouteTable, isDisabledBy, type MatchedRoute, type RouteTable } from "./route-table.ts";
 import { ROUTES } from "./routes/mod.ts";
 import { createUnknownKeyLog } from "./unknown-keys.ts";
 
@@ -102,9 +102,7 @@ function createMount(service: ServiceInternals, options: HandlerOptions): Mount 
   const base = (options.prefix ?? "").replace(/\/$/, "");
   const cors = new CorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = findDisabledGroups(http);
-  const isDisabledRoute = (route: Route): boolean =>
-    (route.group !== undefined && disabled.has(route.group)) || route.isDisabled?.(http) === true;
-  const table = createRouteTable([...ROUTES, ...createStudioRoutes(options, base)], base, isDisabledRoute);
+  const table = createRouteTable([...ROUTES, ...createStudioRoutes(options, base)], base, isDisabledBy(http));
   const { read, messages: messageParser } = createBodyReader(environment, http);
   const state = createHandlerState(environment, http, options, { base, table, disabled, messageParser, cors });
   const middleware = createAppMiddleware(options.app, (path) => {

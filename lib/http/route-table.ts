@@ -1,5 +1,6 @@
 /** Finds the route of a request. itty-router matches paths and reads their parameters. */
 import { IttyRouter, type IttyRouterType } from "itty-router";
+import { findDisabledGroups, type HttpOptions } from "../options/http.ts";
 import type { RawQuery } from "./parse.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { LAZY_ROUTES } from "./routes/mod.ts";
@@ -29,6 +30,12 @@ interface RouterRequest {
 }
 
 type Router = IttyRouterType<RouterRequest, unknown[], Omit<MatchedRoute, "rawQuery"> | "hidden">;
+
+/** Returns a function that returns true for the routes which the HTTP options of a service disable. */
+export function isDisabledBy(http: HttpOptions): (route: Route) => boolean {
+  const disabled = findDisabledGroups(http);
+  return (route) => (route.group !== undefined && disabled.has(route.group)) || route.isDisabled?.(http) === true;
+}
 
 /** The pattern of `:name+`. It also matches an empty path: a link without its token must not reach the list of tokens. */
 const REMAINING_PATH_PATTERN = "(?<$1>[^]{0,})";
