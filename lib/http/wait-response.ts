@@ -49,7 +49,7 @@ class ResultSource implements BodySource {
     this.#result = result;
   }
 
-  /** Returns the result as the only and last piece; nothing, and not the last, while the run is active. */
+  /** Returns the result as the only and last piece. While the run is active, returns no piece, and not the last. */
   takeText(): SourceText {
     const text = this.#text;
     return { pieces: text ? [text.json] : [], isLast: text !== undefined };
@@ -79,7 +79,7 @@ class ResultSource implements BodySource {
     this.#releaseRun();
   }
 
-  /** Notes the end and releases the memory of the result. */
+  /** Marks the body as ended and releases the memory of the result. */
   onEnd(): void {
     this.#isEnded = true;
     this.#reservation?.release();
@@ -89,7 +89,10 @@ class ResultSource implements BodySource {
     return this.#reservation ? this.#context.bodyBudget.stalled_ms : undefined;
   }
 
-  /** Loads the text. A large result waits for room in the byte budget: in memory, or dropped and read again. */
+  /**
+   * Loads the result into `#text`. A large one that does not fit the byte budget waits without a time limit: in memory
+   * if it cannot be read again, else it is dropped and read again.
+   */
   async #load(): Promise<void> {
     const { bodyBudget } = this.#context;
     const length = await this.#tryLoad();
@@ -113,7 +116,10 @@ class ResultSource implements BodySource {
     return length;
   }
 
-  /** Returns the result as text. Throws `not_found`. Logs any other error and returns an `__error__` for it. */
+  /**
+   * Returns the result as JSON text, `{}` for null. Throws `not_found`. Logs any other error and returns a text with
+   * `__error__` for it.
+   */
   async #readText(result: Promise<Json | null>): Promise<SharedText> {
     try {
       return stringifyShared((await result) ?? {});
@@ -127,7 +133,7 @@ class ResultSource implements BodySource {
     }
   }
 
-  /** Keeps the reservation until the body ends, which may have happened during a wait. */
+  /** Keeps the reservation until the body ends. Releases it at once if the body has ended during a wait. */
   #setReservation(reservation: Reservation | null): void {
     if (this.#isEnded) reservation?.release();
     else this.#reservation = reservation;

@@ -44,8 +44,9 @@ export const isResumingRun = ({ kwargs }: Pick<Run, "kwargs">): boolean =>
   isObject(kwargs.command) && kwargs.command.resume !== undefined;
 
 /**
- * Reads the progress of a protocol request from its first run and the thread. Throws `not_found` if the thread is deleted or hidden from
- * the caller.
+ * Reads the newest run of a protocol request, its thread, and its pending interrupts, which are none while a run is
+ * active and once the thread went on with another input. Reads again if a run started meanwhile. Throws `not_found` if
+ * the thread is deleted or hidden from the caller.
  */
 export async function readProtocolRequest(
   { runs, threads }: ProtocolResources,
@@ -101,8 +102,8 @@ export async function cancelProtocolRequest(
 }
 
 /**
- * Dismisses pending interrupts, including those that are pending again because the run that resumed them was cancelled. Throws
- * `not_found`.
+ * Dismisses pending interrupts by ending the graph, including those that are pending again because the run that resumed
+ * them was cancelled. Does nothing if the thread has none or another client has resumed. Throws `not_found`.
  */
 export async function dismissInterrupts(
   { threads }: Pick<ProtocolResources, "threads">,
@@ -144,15 +145,15 @@ export const createResumeOrigin = (newestRun: Run, message_id = ""): Pick<RunOri
   idempotency: { route: "answer", key: `answer:${newestRun.run_id}${message_id}`, body_hash: "" },
 });
 
-/** Returns the pending interrupts in a result of `wait` or `join`. */
+/** Returns the pending interrupts in a result of `wait` or `join`, or an empty list. */
 export const readInterrupts = (result: Json): readonly Interrupt[] => {
   const list = isObject(result) ? result.__interrupt__ : undefined;
   return Array.isArray(list) ? filterInterrupts(list) : [];
 };
 
 /**
- * Checks the assistant of a run that a repeated request found. Throws `not_found` if the run is absent or of
- * another assistant, and `assistant_id` does not exist.
+ * Returns if the run belongs to the assistant, which is named by its id or its graph. If the run is absent or of
+ * another assistant, throws `not_found` only if `assistant_id` does not exist.
  */
 export async function requireAssistant(
   { assistants }: Pick<Resources, "assistants">,

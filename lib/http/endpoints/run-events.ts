@@ -311,7 +311,10 @@ export class RunEventMapper {
     return this.#openToolCall(openPart, part, content);
   }
 
-  /** Opens a tool call once its name is known, which some providers send after its id. */
+  /**
+   * Sets the id and the name of a tool call in `openPart` once the name is known, which some providers send after the
+   * id. Returns its event, or an empty list if it has no name yet or is open already.
+   */
   #openToolCall(
     openPart: { tool_call_id: string; name: string },
     part: MessagePart,
@@ -343,8 +346,9 @@ export class RunEventMapper {
   }
 
   /**
-   * Closes a part and returns its last events. `args` is the text of a tool call's arguments; empty if it was cut off, which
-   * gives an error.
+   * Closes a part and returns its last events; none for an unknown part. A part that is no text, reasoning or tool call
+   * gives a file. `args` is the text of a tool call's arguments; empty if it was cut off, which gives an error. A tool
+   * call whose name never came gives no event.
    */
   #closePart(
     { parts }: OpenMessage,

@@ -19,6 +19,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     summary: "Health of the worker",
     response: "Health",
     errors: [503],
+    /** Responds with the services of the process, and with 503 if its worker can execute no run any more. */
     handle({ service }) {
       const services = service.services();
       if (service.healthy()) return jsonResponse({ ok: true, services });
@@ -42,6 +43,10 @@ export const SERVER_ROUTES: readonly Route[] = [
     open_locally: true,
     query: metricsQuery,
     response: "text",
+    /**
+     * Responds with the metrics of the service and the number of open streams of this handler, as Prometheus text or
+     * with `format=json` as JSON.
+     */
     async handle({ service, handler, query }) {
       const { format } = query();
       const metrics = { ...(await service.metrics()), open_streams: handler.streamingBodies.openCount };
@@ -54,6 +59,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     summary: "Get versions and features",
     group: "meta",
     response: "Info",
+    /** Responds with information about the server. Flags of route groups that are disabled are false. */
     async handle({ service, handler }) {
       const info = await service.info();
       return jsonResponse({ ...info, flags: handler.filterFlags(info.flags) });
@@ -70,6 +76,10 @@ export const SERVER_ROUTES: readonly Route[] = [
     group: "meta",
     response: "html",
     errors: [501],
+    /**
+     * Responds with the page that the handler's `docs` option creates from the OpenAPI document. Throws `not_built`
+     * without this option.
+     */
     async handle({ handler }) {
       if (handler.docs) return handler.docs(await createOpenApiDocument(handler));
       throw new ServiceError("not_built", "This server has no page at /docs. GET /openapi.json has the same content");

@@ -101,7 +101,10 @@ type BodyContext = Pick<RequestContext, "onUnknownKeys" | "rawQuery">;
 
 const namespaceRequiredError = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
 
-/** Reads and validates an item; a `ttl` of null is kept, because it means that the item never expires. Throws `invalid`. */
+/**
+ * Reads and validates an item. A `ttl` of null is kept, because it means that the item never expires; an absent one is
+ * omitted. Throws `invalid` if a member, the namespace, the key, the index or the `ttl` is wrong.
+ */
 function readItemPut(bytes: Uint8Array, context: BodyContext): ItemPut {
   const { namespace, key, value, index, ttl } = parse.readObject(bytes, itemPut, context);
   if (namespace === undefined) throw namespaceRequiredError();

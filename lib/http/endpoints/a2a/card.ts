@@ -21,7 +21,10 @@ const HISTORY_EXTENSION: JsonObject = {
   },
 };
 
-/** Reads content modes from the assistant's `metadata.a2a`. Returns `text/plain` if it has none. */
+/**
+ * Reads content modes from the assistant's `metadata.a2a`, and drops those that are no text. Returns `text/plain` if
+ * there is none.
+ */
 function readModes({ metadata }: Assistant, name: "input_modes" | "output_modes"): string[] {
   const configuredModes: Json | undefined = isObject(metadata.a2a ?? null)
     ? (metadata.a2a as JsonObject)[name]
@@ -30,7 +33,10 @@ function readModes({ metadata }: Assistant, name: "input_modes" | "output_modes"
   return modes.length > 0 ? modes : ["text/plain"];
 }
 
-/** Returns the security members of a card. Custom authentication has schemes that are unknown here, so the card has none. */
+/**
+ * Returns the members of a card that demand an API key, in the format of the version. Returns an empty object without
+ * authentication, and for custom authentication, whose schemes are unknown here.
+ */
 function createSecurity({ service: { options } }: RequestContext, version: A2aVersion): JsonObject {
   if (!["api_key", "agent_builder"].includes(options.auth?.mode ?? "none")) return {};
   const name = "x-api-key";

@@ -24,7 +24,10 @@ import {
 import { handlePushMethod } from "./push.ts";
 import { sendMessage } from "./send.ts";
 
-/** Executes one request. Throws A2aError and the errors of the resources. */
+/**
+ * Executes one request. Returns the result of the method as JSON, or a complete response, such as a stream. Throws
+ * A2aError and the errors of the resources.
+ */
 async function dispatch({ request, ...requestContext }: A2aRequestContext): Promise<Json | Response> {
   switch (request.method) {
     case "SendMessage":
@@ -53,8 +56,9 @@ const ERROR_KINDS: Readonly<Record<string, "params" | "internal">> = {
 };
 
 /**
- * Returns the JSON-RPC response to an error. Logs an unknown one and hides its text. Rethrows errors that have no JSON-RPC form,
- * such as a refused authentication.
+ * Returns the JSON-RPC response to an error, with status 200 unless an A2aError has another one. Logs an unknown error
+ * and hides its text. Rethrows ClientDisconnectedError and ServiceErrors that have no JSON-RPC form, such as a refused
+ * authentication.
  */
 function toFailureResponse(
   { service, request_id }: RequestContext,
@@ -72,7 +76,10 @@ function toFailureResponse(
   return jsonResponse(toErrorMessage(header, new A2aError("internal", "Internal error")));
 }
 
-/** Throws an A2aError if the agent's input has no member `messages`. */
+/**
+ * Throws an A2aError if the agent's input has members, but no member `messages`. An agent whose input is unknown
+ * passes.
+ */
 async function requireMessageInput({ resources }: RequestContext, { assistant_id }: Assistant): Promise<void> {
   const { input_schema } = await resources.assistants.schemas(assistant_id);
   const members = input_schema && isObject(input_schema.properties) ? Object.keys(input_schema.properties) : [];
@@ -98,6 +105,7 @@ async function post(context: RequestContext): Promise<Response> {
     const request = readRequest(body, headers);
     await requireMessageInput(context, assistant);
     const { assistant_id, graph_id } = assistant;
+    /** Executes the request, and returns its response, or its result as a JSON-RPC response. */
     const respond = async (): Promise<Response> => {
       const result = await dispatch({ context, request, assistant_id, graph_id });
       return result instanceof Response

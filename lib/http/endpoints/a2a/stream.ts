@@ -19,6 +19,7 @@ import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import { type A2aRequestHeader, toResultMessage } from "./protocol.ts";
 import { ARTIFACT, readTask } from "./task.ts";
 
+/** Creates a frame of the type `message` without an id. Its data is the event as a JSON-RPC response. */
 export const createEventFrame = (header: A2aRequestHeader, event: A2aStreamEvent): Frame => ({
   id: null,
   event: "message",
@@ -65,7 +66,10 @@ class AnswerText {
     return piece;
   }
 
-  /** Returns the last update: empty if the whole artifact was emitted as text, else its parts. */
+  /**
+   * Returns the last update: an empty text to append if the whole artifact was emitted as text, else its parts, which
+   * replace the emitted ones. Changes nothing.
+   */
   drainLast({ parts }: Pick<A2aArtifact, "parts">): { readonly parts: readonly A2aPart[]; readonly append: boolean } {
     const isText = parts.every(({ text }) => typeof text === "string");
     const isEmitted = isText && !this.#isNew && parts.map(({ text }) => text).join("") === this.#emittedText;
@@ -81,7 +85,10 @@ interface TaskStreamStart {
   readonly run_id?: string;
 }
 
-/** Streams the events of a task whose run is active, until the run ends. */
+/**
+ * Streams the events of a task whose run is active, from the initial task until the run ends. Leaving the reader ends
+ * the subscription, and the run goes on.
+ */
 export function createTaskFrames(
   context: RequestContext,
   header: A2aRequestHeader,
@@ -139,13 +146,16 @@ class TaskStream {
     return this.#ready.splice(0);
   }
 
-  /** Ends the subscription to the run; frames that are waiting are not sent. The run goes on. */
+  /** Ends the subscription to the run, so that no more frames are read. The run goes on. */
   leave(): void {
     this.#isDone = true;
     this.#frames.leave();
   }
 
-  /** Awaits only where needed, because there is one event per token. */
+  /**
+   * Handles the events in their order, and ignores those after the end. Awaits only where needed, because there is one
+   * event per token.
+   */
   async #handleAll(events: readonly RunEvent[]): Promise<void> {
     for (const event of events) {
       const handling = this.#isDone ? undefined : this.#handle(event);
@@ -165,7 +175,10 @@ class TaskStream {
     return undefined;
   }
 
-  /** Emits the status WORKING, at the start time of the run. A later attempt starts the text over. */
+  /**
+   * Emits the status WORKING, at the start time of the run. Emits nothing for a first attempt if the task was already
+   * working. A later attempt starts the text over.
+   */
   async #start(attempt: number): Promise<void> {
     // A later attempt emits all messages again.
     if (attempt > 1) this.#answer.reset();
@@ -208,7 +221,7 @@ class TaskStream {
   }
 }
 
-/** Streams a task that waits for input as a single, last event; no event if the task is in progress. */
+/** Returns a reader with the task as its only and last event. It has no event if the task is in progress. */
 export function createSingleTaskFrame(header: A2aRequestHeader, task: A2aTask): Reader<Frame> {
   const ready: Frame[] = isInProgress(task.status) ? [] : [{ ...createEventFrame(header, { task }), last: true }];
   return createReader(

@@ -45,6 +45,7 @@ export const createInterruptChunk = (data: {
   readonly answer?: Json;
 }): UIMessageChunk => ({ type: "data-interrupt", id: data.id, data });
 
+/** Returns the id and the name of a tool call. A name that is no identifier makes the call dynamic. */
 const createCallMembers = (toolCallId: string, toolName: string): JsonObject => ({
   toolCallId,
   toolName,
@@ -61,6 +62,7 @@ export const createInputStartChunk = (event: Extract<RunEvent, { type: "tool-cal
   ...PROVIDER_EXECUTED,
 });
 
+/** Returns the complete arguments of a tool call, or an error with them if they could not be parsed. */
 export function createInputChunk(event: Extract<RunEvent, { type: "tool-call-close" }>): UIMessageChunk {
   const call = { ...createCallMembers(event.tool_call_id, event.name), input: event.args };
   if (event.error === null) return { type: "tool-input-available", ...call, ...PROVIDER_EXECUTED };

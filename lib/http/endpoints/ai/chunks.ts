@@ -79,8 +79,9 @@ export class UIMessageMapper {
   }
 
   /**
-   * Maps the interrupts of earlier runs with the resume values that the next run gets. Closes the open step; interrupts without a
-   * value stay pending.
+   * Maps the interrupts of earlier runs with the resume values that the next run gets; those without a value become the
+   * pending ones. Closes the open step. Approvals give responses (only in version 7), then denials, and other values
+   * data chunks.
    */
   mapAnswers(interrupts: readonly AnsweredInterrupt[]): UIMessageChunk[] {
     const chunks = this.#closeStep();
@@ -104,7 +105,10 @@ export class UIMessageMapper {
     return [...chunks, ...denied];
   }
 
-  /** Ends the message: with pending interrupts, or with tool calls that never ran. */
+  /**
+   * Closes the open step and returns its end. Before that ends the tool calls that never ran, or, with pending
+   * interrupts, approves the other calls of a message that waits for approval. Returns no finish.
+   */
   close(): UIMessageChunk[] {
     const calls = this.#pendingIds.length > 0 ? this.#approveOthers() : this.#calls.endOpen();
     return [...calls, ...this.#closeStep()];
@@ -310,7 +314,7 @@ class UnconfirmedMessages {
     this.#ids.clear();
   }
 
-  /** Returns the message that the last attempt has lost, once. */
+  /** Returns the id of the message that the last attempt has lost, and forgets it. Returns null if there is none. */
   drainLost(): string | null {
     const lost = this.#lost;
     this.#lost = null;

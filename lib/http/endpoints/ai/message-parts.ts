@@ -48,7 +48,10 @@ class PartBuilder {
     else if (part) part.state = "done";
   }
 
-  /** Changes the part of a tool call, or adds it if the chunk names the tool; else does nothing. */
+  /**
+   * Changes the part of a known tool call in place, or adds a part if the chunk names the tool. Does nothing for an
+   * unknown call without a name.
+   */
   #setCall({ toolCallId = null, toolName = null, dynamic }: UIMessageChunk, members: JsonObject): void {
     const existing = this.#calls.get(toolCallId);
     if (existing) Object.assign(existing, members);
@@ -80,7 +83,7 @@ class PartBuilder {
     this.#setCall({ type, toolCallId: request.toolCallId }, { state: "approval-responded", approval });
   }
 
-  /** Data with an id replaces earlier data of this type and id. */
+  /** Replaces the data of the part with this type and id. Adds a part if there is none, and for data without an id. */
   #setData(chunk: UIMessageChunk): void {
     const { type, id = null, data = null } = chunk;
     const existing = this.parts.find((part) => id !== null && part.type === type && part.id === id);

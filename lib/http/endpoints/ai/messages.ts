@@ -82,7 +82,10 @@ class TurnBuilder {
     this.#version = version;
   }
 
-  /** Adds a message: one of the user starts a turn, AI and tool messages add chunks to the last turn. Ignores other types. */
+  /**
+   * Adds a message: one of the user starts a turn, AI and tool messages add chunks to the last turn, or to a new one if
+   * there is none. Takes the tool calls from an answer after this message if that has stored them. Ignores other types.
+   */
   addMessage(message: JsonObject, id: string): void {
     if (isHumanMessage(message)) this.#startTurn(createReplyId(id), toUserMessage(message));
     if (message.type !== "ai" && message.type !== "tool") return;
@@ -107,7 +110,10 @@ class TurnBuilder {
     }
   }
 
-  /** Adds the pending interrupts. Ends the last message, unless a run is active. */
+  /**
+   * Adds the pending interrupts to the last turn, or to a new one if there is none. Closes the last message, unless a
+   * run is active.
+   */
   end(interrupts: readonly PendingInterrupt[], isActive: boolean): void {
     const last =
       this.turns.at(-1) ?? (interrupts.length > 0 ? this.#startTurn(createReplyId("start"), null) : undefined);

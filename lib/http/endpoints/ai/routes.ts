@@ -70,6 +70,7 @@ export const AI_ROUTES: readonly Route[] = [
     events: ["threads:read", "threads:update"],
     no_content: "The run will stop, or none is active",
     errors: [404, 507],
+    /** Stops the active run of the chat and responds 204 after its end. */
     async handle(context) {
       await stopTurn(context.resources, readPathSegment(context, "chat_id"));
       return noContentResponse();
@@ -103,6 +104,7 @@ export const AI_ROUTES: readonly Route[] = [
   }),
 ];
 
+/** Returns the clock, and the time for which runs can be replayed if it is configured. */
 const getReplayOptions = ({ service: { options, environment } }: RequestContext) => ({
   now: environment.now,
   ...(options.http?.ai?.replay_ms === undefined ? {} : { replay_ms: options.http.ai.replay_ms }),

@@ -29,8 +29,8 @@ export class SubagentOutputs {
   }
 
   /**
-   * Adds an event of a subagent to the text of its tool call. Returns the whole text if enough was added or the message has
-   * ended; null otherwise and for events of other calls.
+   * Adds an event of a subagent to the text of its tool call, which starts over with each message. Returns the whole
+   * text if enough was added or the message has ended. Returns null otherwise and for events of other calls.
    */
   findOutput(event: Extract<RunEvent, { message_id: string }>): PreliminaryOutput | null {
     const [registerTask = ""] = event.namespace.flatMap((part) => TASK_PATTERN.exec(part)?.[1] ?? []);

@@ -105,7 +105,10 @@ export class ToolCalls {
     });
   }
 
-  /** Applies the decision on an approval; null if there is no such approval, or no decision. */
+  /**
+   * Applies the decision on an approval: marks the call as denied if it is `reject`, and approves it otherwise. Returns
+   * the response and the chunks of the denial. Returns null if there is no such approval, or no decision.
+   */
   decide(approvalId: string, decision: Json | undefined): DecisionChunks | null {
     const toolCallId = this.#approvals.get(approvalId);
     if (toolCallId === undefined || !isObject(decision ?? null)) return null;
@@ -142,7 +145,7 @@ export class ToolCalls {
   }
 }
 
-/** Parses a text as JSON. Returns other content unchanged. */
+/** Returns the parsed content if it is a text of JSON, else the content unchanged. */
 function parseContent(content: Json): Json {
   if (typeof content !== "string") return content;
   try {

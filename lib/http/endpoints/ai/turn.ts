@@ -96,8 +96,9 @@ const createStartChunk = ({ run_id, thread_id }: Run, messageId: string): Prelud
 const MAX_EARLIER_ANSWERS = 100;
 
 /**
- * Creates the start of a run's message; null for a run of another client that cannot be replayed. `messagesAnswered` are the messages of
- * the state that the run resumed. They are read if absent.
+ * Creates the chunks before a run's frames, and the mapper that continues them: the start and, for a run that resumes,
+ * the message so far with its answers. Returns null for a run of another client that cannot be replayed.
+ * `messagesAnswered` are the messages of the state that the run resumed. They are read if absent.
  */
 export async function createPrelude(
   resources: ChatResources,
@@ -120,7 +121,10 @@ export async function createPrelude(
   return { message_id, mapper: turn.mapper, chunks: [start, ...earlierChunks, ...answerChunks] };
 }
 
-/** Returns the answers of runs before this run. */
+/**
+ * Returns the answers of runs before this run, oldest first. If the run is not among the newest, returns the answers of
+ * all of these.
+ */
 async function readAnswersBefore(
   resources: ChatResources,
   { thread_id, run_id }: Run,
@@ -134,7 +138,10 @@ async function readAnswersBefore(
 const clientHasApproval = ({ questions }: StoredAnswerPoint, approvalId: string): boolean =>
   questions.some(({ id, answered_there }) => answered_there === true && approvalId.startsWith(`${id}:`));
 
-/** Returns the turn that an answer continues, or a new one for an answer that is a text of the user. */
+/**
+ * Returns the turn that an answer continues, with its chunks and its mapper, still open. Returns an empty one for an
+ * answer that is a text of the user, and if there are no messages.
+ */
 function openTurn(messages: readonly Json[], earlier: readonly AnswerPoint[], answer: AnswerPoint, version: AiVersion) {
   if (answer.user) return { chunks: [] as UIMessageChunk[], mapper: new UIMessageMapper(version) };
   const from = messages.findLastIndex((message) => isObject(message) && message.type === "human");
@@ -146,7 +153,10 @@ function openTurn(messages: readonly Json[], earlier: readonly AnswerPoint[], an
   return turns.at(-1) ?? { chunks: [] as UIMessageChunk[], mapper: new UIMessageMapper(version) };
 }
 
-/** Reads the messages that a run resumed: those of the newest state up to there, or of the checkpoint if they were removed since. */
+/**
+ * Reads the messages that a run resumed: those of the newest state up to there, or of the checkpoint if they were
+ * removed since. Returns an empty list if there were none or the checkpoint is gone.
+ */
 async function readMessagesBefore(
   { threads }: ChatResources,
   thread_id: string,
@@ -170,7 +180,10 @@ export interface ResumePoint {
   readonly chunk: number;
 }
 
-/** Parses a `Last-Event-ID`; null if it does not belong to the run. */
+/**
+ * Parses a `Last-Event-ID`. Returns null if it does not belong to the run. An id without an index of a chunk means the
+ * whole frame.
+ */
 export function parseResumePoint(last_event_id: string | null, { run_id }: Pick<Run, "run_id">): ResumePoint | null {
   const [, prefix, frame, chunk] = /^([0-9a-f]{8})-(\d{1,16})(?:-(\d{1,6}))?$/.exec(last_event_id?.trim() ?? "") ?? [];
   if (prefix !== getRunPrefix(run_id)) return null;
@@ -183,7 +196,11 @@ export const namesRun = (last_event_id: string | null, run: Pick<Run, "run_id">)
 
 const DONE = "[DONE]";
 
-/** Creates the event stream of a message. The last chunk of a frame has the id of the frame; earlier ones add their index. */
+/**
+ * Creates the event stream of a message: its prelude, then the chunks of the run, then `[DONE]`. Omits what lies before
+ * `resumePoint`, and chunks that the client knows if it has the answer. The last chunk of a frame has the id of the
+ * frame; earlier ones add their index.
+ */
 export function createChunkFrames(
   run: Pick<Run, "run_id">,
   { mapper, chunks }: Prelude,
@@ -226,7 +243,7 @@ export function createChunkFrames(
   }
 
   /**
-   * Returns the frames of an event frame; the end of the run adds `[DONE]` and the mark of the last frame. Notes the frame id for
+   * Returns the frames of an event frame; the end of the run adds `[DONE]` as the last frame. Keeps the frame id for
    * the ids of the chunks.
    */
   function mapFrame(frame: FrameEvents): Frame[] {
@@ -251,7 +268,10 @@ export function createChunkFrames(
   }, runEvents.leave);
 }
 
-/** Streams a whole message that no run writes any more. */
+/**
+ * Streams a whole message that no run writes any more: start, its chunks, finish and `[DONE]`, all in one batch and
+ * without ids.
+ */
 export function createFinishedMessageFrames(
   run: Pick<Run, "run_id" | "thread_id"> | null,
   message: {

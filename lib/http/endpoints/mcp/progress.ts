@@ -20,7 +20,10 @@ interface ProgressNote {
 
 const isCount = (value: Json | undefined): value is number => typeof value === "number" && Number.isFinite(value);
 
-/** Parses `{progress, total?, message?}` from an agent; null for anything else. */
+/**
+ * Parses `{progress, total?, message?}` from an agent, and omits a total or a message of another type. Returns null for
+ * anything without a progress.
+ */
 function parseProgressNote(data: Json): ProgressNote | null {
   if (!isObject(data) || !isCount(data.progress)) return null;
   const { progress, total, message } = data;
@@ -31,6 +34,7 @@ function parseProgressNote(data: Json): ProgressNote | null {
   };
 }
 
+/** Creates a frame of the type `message` without an id, whose data is the JSON of the message. */
 export const createMessageFrame = (message: JsonObject, isLast = false): Frame => ({
   id: null,
   event: "message",
@@ -86,7 +90,10 @@ class ToolCallMessages {
     });
   }
 
-  /** Returns the next message: the response, requests, or progress at most once in an interval. Empty after the response. */
+  /**
+   * Waits for the next message: the response, requests, or progress at most once in an interval. The response ends the
+   * messages; then returns no frames.
+   */
   async next(): Promise<readonly Frame[]> {
     for (;;) {
       if (this.#last) {
@@ -109,7 +116,10 @@ class ToolCallMessages {
     if (isEarly) this.#leaveToolCall();
   }
 
-  /** Returns the notification for new progress; null if there is none, or if a timer is set for it. */
+  /**
+   * Removes new progress and returns it as a notification. Returns null if there is none. If the interval is not over,
+   * starts a timer that wakes `next`, and returns null.
+   */
   #dueNotification(): Frame | null {
     if (!this.#progress.hasNote) return null;
     const wait_ms = NOTIFICATION_INTERVAL_MS - (this.#environment.now() - this.#lastSentMs);
@@ -159,7 +169,7 @@ class Progress {
     return this.#note !== null;
   }
 
-  /** Removes and returns the newest note. */
+  /** Removes and returns the newest note. Returns null if there is none. */
   drainNote(): ProgressNote | null {
     const note = this.#note;
     this.#note = null;

@@ -9,7 +9,10 @@ import { findError, isNonEmptyString, toContentBlocks } from "../messages.ts";
 /** Block types of MCP, which agents may return as they are. */
 const MCP_BLOCK_TYPES: ReadonlySet<Json | undefined> = new Set(["resource", "resource_link"]);
 
-/** Converts a content block to content of MCP; null for reasoning, tool calls and other blocks. */
+/**
+ * Converts a content block to content of MCP; a block of MCP stays as it is. Returns null for an empty text, a file
+ * without data and URL, and other blocks, such as reasoning and tool calls.
+ */
 function toMcpContent(block: JsonObject): JsonObject | null {
   const { type, mime_type, data, url, text } = block;
   if (MCP_BLOCK_TYPES.has(type)) return block;

@@ -40,6 +40,10 @@ const pickAllowed = <Value extends string>(
   fallback: Value,
 ): Value => allowedValues.find((allowed) => allowed === value) ?? fallback;
 
+/**
+ * Reads the settings of a tool from the metadata of its assistant. By default it requires no capabilities and `task` is
+ * `auto`.
+ */
 const readToolSettings = (assistant: Assistant): ToolSettings => {
   const { task, requires = null } = getMcpMetadata(assistant);
   return {
@@ -76,7 +80,10 @@ async function listToolAssistants({ assistants }: AssistantResources, graphs: re
 /** Lists of tools by active request: the messages of a batch share one. */
 const toolLists = new WeakMap<AssistantResources, Promise<Tool[]>>();
 
-/** Returns all tools that the caller may read, by name. Reads them once for one request. */
+/**
+ * Returns all tools that the caller may read, by name. Reads them on the first call for these resources, and caches the
+ * promise.
+ */
 export function listTools(resources: AssistantResources, graphs: readonly string[]): Promise<Tool[]> {
   const tools = toolLists.get(resources) ?? readTools(resources, graphs);
   toolLists.set(resources, tools);
@@ -99,7 +106,10 @@ async function readTools(resources: AssistantResources, graphs: readonly string[
   return tools.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** Returns the tool with this name; null for one that the caller may not use. */
+/**
+ * Returns the tool with this name, or null for one that is absent or that the caller may not use. Reads all tools only
+ * if the name is not that of one graph.
+ */
 export async function findTool(
   resources: AssistantResources,
   graphs: readonly string[],
@@ -188,8 +198,8 @@ export function toToolJson(
 }
 
 /**
- * Splits the arguments into the run's input, the conversation to continue and the resume value. A `message` becomes a human
- * message.
+ * Splits the arguments into the run's input, the conversation to continue and the resume value. A `message` becomes a
+ * human message if the tool takes one and there are no `messages`. A conversation of null counts as absent.
  */
 export function readArguments(
   { thread_id: threadName, resume: resumeName, takesMessage }: ToolSignature,
