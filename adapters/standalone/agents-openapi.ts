@@ -64,7 +64,7 @@ function nameAgents(agents: readonly AgentJsonSchemas[]): readonly string[] {
 /** Returns the schema of requests for an assistant by its UUID, whose graph the document cannot know. */
 const createUuidSchema = (base: JsonObject): JsonObject => ({
   ...base,
-  description: "A run of an assistant by its UUID. A graph id has a schema of its own",
+  description: "A run of an assistant by its UUID. Each graph id has another schema",
   properties: { ...(base["properties"] as JsonObject), assistant_id: { type: "string", format: "uuid" } },
 });
 
