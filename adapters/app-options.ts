@@ -81,10 +81,7 @@ export function findServiceProblems(
   return findSettingsProblems(settings, Object.keys(agents ?? {}), knownProblems, rename);
 }
 
-/**
- * Adds what is wrong with the settings of an agent to `problems`. Returns the agent without its unknown members, which its executor would
- * refuse again.
- */
+/** Adds what is wrong with the settings of an agent to `problems`. Returns the agent without them: its executor would refuse them again. */
 export function checkSettings(
   definition: HostedDefinition,
   problems: string[],
@@ -92,7 +89,9 @@ export function checkSettings(
 ): HostedDefinition {
   const schema = "agent" in definition ? FUNCTION_SCHEMA : GRAPH_SCHEMA;
   problems.push(...findProblems(schema, definition, ...loc));
-  const entries = Object.entries(definition).filter(([name]) => Object.hasOwn(schema.members, name));
+  const entries = Object.entries<unknown>({ ...definition }).filter(
+    ([name, setting]) => Object.hasOwn(schema.members, name) && findProblems(schema, { [name]: setting }).length === 0,
+  );
   return Object.fromEntries(entries) as unknown as HostedDefinition;
 }
 

@@ -159,6 +159,7 @@ export class DurableOperationsRuntime {
     const label = formatStepName(operation.name);
     assertKnownOptions(options, ["timeout", "schema", "begin"], label);
     const { timeout, schema, begin } = options;
+    if (begin !== undefined && typeof begin !== "function") throw new TypeError(`${label}: begin must be a function`);
     if (result) return await this.#deliverAnswer(result, operation, schema);
     const until = resolveTimeout(timeout, label, this.#options.environment);
     const schemaMember =

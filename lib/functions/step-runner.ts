@@ -18,6 +18,13 @@ const MAX_BACKOFF_MS = 60_000;
 const toErrorJson = (error: unknown): { name: string; message: string } =>
   error instanceof Error ? { name: error.name, message: error.message } : { name: "Error", message: String(error) };
 
+/** Throws a TypeError for options of retries that would be found invalid only after the work of a step has failed. */
+function requireValidRetries(retries: unknown, retry: unknown, label: string): void {
+  if (typeof retries !== "number" || !(retries >= 0))
+    throw new TypeError(`${label}: retries must be a number from 0, not ${String(retries)}`);
+  if (typeof retry !== "function") throw new TypeError(`${label}: retry must be a function`);
+}
+
 export class StepRunner {
   readonly #options: StepRunnerOptions;
   readonly #stepContext: StepContextStorage | null;
@@ -49,6 +56,7 @@ export class StepRunner {
   ): Promise<Json | undefined> {
     const { journal, environment, call } = this.#options;
     const label = formatStepName(operation.name);
+    requireValidRetries(retries, retry, label);
     const timeout_ms = timeout === undefined ? null : parseDuration(timeout, `${label}: timeout`);
     const pause_ms = parseDuration(backoff, `${label}: backoff`);
     const lastFailure = operation.recorded.failedEntries.at(-1);
