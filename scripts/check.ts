@@ -61,11 +61,13 @@ const buildChecks: readonly Check[] = [
 /** The checks that wait for a registry and for servers to start. */
 const packageChecks: readonly Check[] = [
   ["the packed package in a folder of its own", `node scripts/check-package.ts ${tarball}`],
+  ["projects of the templates on each runtime", `node scripts/check-templates.ts ${tarball}`],
   ["commands of README and docs", "node scripts/check-commands.ts"],
 ];
 /** The checks whose output is printed even if they succeed. */
 const PRINTED_CHECKS: ReadonlySet<string> = new Set([
   "the packed package in a folder of its own",
+  "projects of the templates on each runtime",
   "figures of the tree, retired names and phrases",
   "names and comments",
   "size of the studio page",
