@@ -54,7 +54,7 @@ function toIssueText({ kind, type, message, path }: v.BaseIssue<unknown>): Pick<
 
 export const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
-/** Parses a body as JSON. Throws an InputError with a finding at `body`. */
+/** Parses a body as JSON. Throws an InputError with a finding at `body` if it is not JSON or nests too deep. */
 export function readJsonBody(bytes: Uint8Array): Json {
   try {
     return parsed(bytes) as Json;
@@ -64,7 +64,7 @@ export function readJsonBody(bytes: Uint8Array): Json {
   }
 }
 
-/** Parses a body that must be a JSON object. Throws an InputError. */
+/** Parses a body that must be a JSON object. Throws an InputError with a finding at `body` for anything else. */
 export function readObjectBody(bytes: Uint8Array): JsonObject {
   const body = readJsonBody(bytes);
   return validateWith((report) => {

@@ -238,6 +238,7 @@ export const assistantId: v.GenericSchema<string> = v.pipe(
   name,
   v.transform((id) => (UUID.test(id) ? id.toLowerCase() : id)),
 );
+/** Creates the schema of an integer from `min` to `max`. The text of its error omits a `max` that no number exceeds. */
 export const integer = (min: number, max: number): v.GenericSchema<number> => {
   const range = max === Number.MAX_SAFE_INTEGER ? `must be at least ${min}` : `must be between ${min} and ${max}`;
   return v.pipe(

@@ -346,7 +346,10 @@ function createPatternMatcher(patterns: readonly string[]): (name: string) => bo
   return (name) => parts.some((pattern) => matchesPattern(name, pattern));
 }
 
-/** Matches the parts between stars one after another, in linear time for any number of stars. */
+/**
+ * Returns true if the whole name matches a pattern, which is given as the parts between its stars. Takes linear time
+ * for any number of stars.
+ */
 function matchesPattern(name: string, [firstPart = "", ...middleParts]: readonly string[]): boolean {
   const lastPart = middleParts.pop();
   if (lastPart === undefined) return name === firstPart;

@@ -60,6 +60,7 @@ export function pageResponse<Item extends object>(page: PageOf<Item>, select?: r
 
 export type PageInfo = Omit<PageOf<unknown>, "items">;
 
+/** Returns the pagination headers: the total, and the offset of the next page if there is one. */
 export const toPageHeaders = ({ total, next }: PageInfo): HeaderValues => ({
   "x-pagination-total": String(total),
   ...(next === null ? {} : { "x-pagination-next": String(next) }),

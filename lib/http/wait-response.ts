@@ -73,7 +73,7 @@ class ResultSource implements BodySource {
   /** Does nothing, because `#readText` logs its errors. */
   onError(): void {}
 
-  /** Ends the use of the budget and of the run. A client that left early may cancel the run so. */
+  /** Ends the lifetime of the request and the wait for the run. If the client left early, this may cancel the run. */
   release(): void {
     this.#context.bodyBudget.endRequest();
     this.#releaseRun();

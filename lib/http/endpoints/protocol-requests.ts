@@ -9,7 +9,9 @@ import type { Thread } from "../../threads/mod.ts";
 /** The protocol of a request, stored as `metadata.created_by` of its runs. */
 export type AgentProtocol = "mcp" | "ai" | "ag-ui" | "a2a";
 
-/** Creates the metadata of a run. `task_id` is the first run of the request, set on later ones. */
+/**
+ * Creates the metadata of a run that a protocol starts. `task_id` is the first run of the request; later runs need it.
+ */
 export const createRequestMetadata = (created_by: AgentProtocol, task_id?: string): JsonObject => ({
   created_by,
   ...(task_id === undefined ? {} : { task_id }),
@@ -152,8 +154,8 @@ export const readInterrupts = (result: Json): readonly Interrupt[] => {
 };
 
 /**
- * Returns if the run belongs to the assistant, which is named by its id or its graph. If the run is absent or of
- * another assistant, throws `not_found` only if `assistant_id` does not exist.
+ * Throws `not_found` if the assistant does not exist for the caller. Reads nothing for a run of this assistant, which is
+ * named by its id or its graph. Accepts a run of another assistant.
  */
 export async function requireAssistant(
   { assistants }: Pick<Resources, "assistants">,
@@ -181,7 +183,10 @@ export const isNoLongerPending = (error: unknown): error is ServiceError =>
     error.reason === "no_open_interrupt" ||
     error.cause instanceof ResumeError);
 
-/** Rethrows the error of a run that resumed too late, with a text for people. Returns for other errors. */
+/**
+ * Throws the error of a run that resumed too late, with a text for people and the error as its cause. Returns for other
+ * errors.
+ */
 export function throwIfNoLongerPending(error: unknown): void {
   if (!isNoLongerPending(error)) return;
   const { run_id } = error;

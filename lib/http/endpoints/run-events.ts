@@ -222,7 +222,7 @@ export class RunEventMapper {
     ];
   }
 
-  /** Maps an update: its interrupts, the ends of its messages, and one event for each node. */
+  /** Maps an update: its interrupts, and for each node the ends of its messages, then the update itself. */
   #mapUpdate(namespace: readonly string[], { __interrupt__: interrupts, ...nodes }: JsonObject): RunEvent[] {
     const events = this.#mapInterrupts(namespace, interrupts);
     for (const [node, values] of Object.entries(nodes)) {
@@ -326,7 +326,10 @@ export class RunEventMapper {
     return [{ ...part, type: "tool-call-open", tool_call_id: openPart.tool_call_id, name }];
   }
 
-  /** Maps a delta to the text that is new. Repeated arguments of a tool call give only their new end. */
+  /**
+   * Maps a delta to the text that is new. A tool call repeats its arguments so far, of which only the new end is
+   * returned; it opens once its name is known. Returns no event for a part that is not open.
+   */
   #mapDelta({ parts }: OpenMessage, index: Json, part: MessagePart, delta: JsonObject): RunEvent[] {
     const openPart = parts.get(index);
     if (!openPart) return [];

@@ -17,7 +17,7 @@ const isHumanMessage = (message: Json | undefined): message is JsonObject =>
 export const getStateMessages = ({ values }: Pick<ThreadState, "values">): Json[] =>
   isObject(values) ? getMessages(values) : [];
 
-/** Returns the id of the last human message; null without one. */
+/** Returns the id of the last human message. Returns null if there is none or it has no id. */
 export function findLastHumanMessageId(messages: readonly Json[]): string | null {
   const last = messages.findLast(isHumanMessage);
   return typeof last?.id === "string" ? last.id : null;

@@ -62,6 +62,7 @@ export function watchThreads({ service, resources }: RequestContext, threads: re
       changedIds.clear();
       return changed;
     },
+    /** Ends the watch and the subscriptions to the threads, and resolves a pending `next`. */
     close() {
       isClosed = true;
       for (const stop of unsubscribers) stop();

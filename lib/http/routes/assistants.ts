@@ -163,6 +163,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     events: ["assistants:delete", "threads:delete"],
     query: assistantDeletion,
     errors: [404, 409],
+    /** Deletes the assistant, with `delete_threads` also its threads, and responds 204. */
     async handle(context) {
       await context.resources.assistants.delete(readAssistantId(context), context.query());
       return noContentResponse();

@@ -140,7 +140,10 @@ async function readNewRun(context: RequestContext, pathSuffix: string): Promise<
   return [thread_id, input, await readRunOrigin(context, bytes, route)];
 }
 
-/** Creates a run on a thread and responds with it at once, with its path in `content-location`. */
+/**
+ * Creates a run, on the thread of the path if there is one, and responds with it at once, with its path in
+ * `content-location`.
+ */
 async function createRun(context: RequestContext): Promise<Response> {
   const [thread_id, request, origin] = await readNewRun(context, "");
   const run = await context.resources.runs.create(thread_id, request, origin);

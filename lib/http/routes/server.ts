@@ -31,6 +31,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     summary: "Readiness: whether to send requests to this process",
     response: "Readiness",
     errors: [503],
+    /** Responds with `ok`, or with 503 and the reason if the service cannot take requests now. */
     async handle({ service }) {
       const ready = await service.ready();
       return jsonResponse(ready, {}, ready.ok ? 200 : 503);

@@ -316,6 +316,10 @@ export const THREAD_ROUTES: readonly Route[] = [
     events: ["threads:delete"],
     body: threadPrune,
     response: "PrunedThreads",
+    /**
+     * Prunes the threads by `strategy`, skips unknown and busy ones, and responds with the number of those that were
+     * pruned.
+     */
     async handle(context) {
       const { thread_ids, strategy } = await context.body();
       return jsonResponse({ pruned_count: await context.resources.threads.prune(thread_ids, strategy) });

@@ -48,7 +48,7 @@ class AnswerText {
     this.#pendingText += delta;
   }
 
-  /** Starts over: the next text replaces the emitted one. */
+  /** Starts over: drops the pending text, and the next text replaces the emitted one. */
   reset(): void {
     this.#message_id = null;
     this.#isNew = true;

@@ -271,7 +271,7 @@ export class AguiMapper {
     return [...this.#closeAll(), { type: "RUN_ERROR", message, code: "stopped" }];
   }
 
-  /** Returns the ends of open texts, subagents and steps, which are closed then. */
+  /** Closes open texts, subagents and steps, and returns their ends in this order. */
   #closeAll(): AguiEvent[] {
     const texts = [...this.#openTexts].map((messageId): AguiEvent => ({ type: "TEXT_MESSAGE_END", messageId }));
     this.#openTexts.clear();
@@ -398,7 +398,7 @@ function createJsonPatch(before: JsonObject, after: JsonObject): JsonObject[] {
   ];
 }
 
-/** Returns the member `usage` with the known counts; no member without any. */
+/** Returns the member `usage`, a list with one object of the known counts. Returns an empty object if none is known. */
 function toUsageMember(usage: Json): JsonObject {
   if (!isObject(usage)) return {};
   const { input_tokens, output_tokens, total_tokens } = usage;

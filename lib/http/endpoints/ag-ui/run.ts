@@ -105,8 +105,8 @@ export async function startRun(
 const cancelsOnDisconnect = ({ on_disconnect }: AguiSettings): boolean => on_disconnect !== "continue";
 
 /**
- * Joins the run that an earlier request created, from its first frame. A disconnect cancels it if the option is set.
- * Throws `not_found` if the run is of another assistant and the requested one does not exist.
+ * Joins the run that an earlier request created, from its first frame. A disconnect cancels it unless `on_disconnect`
+ * is `continue`. Throws `not_found` if the run is of another assistant and the requested one does not exist.
  */
 async function joinRun(
   resources: AguiResources,
@@ -245,7 +245,7 @@ async function planTurn({
   throw conflictError("There is nothing to run: the thread has all of these messages");
 }
 
-/** Converts the results of tool calls that have none in the state. Ignores results of unknown calls. */
+/** Converts the client's results of tool calls that have no result in the state. Ignores results of unknown calls. */
 function toToolMessages(messages: readonly Json[], { results }: AguiRequest): JsonObject[] {
   const list = messages.filter(isObject);
   const answeredIds = new Set(list.map(({ tool_call_id }) => tool_call_id));
@@ -330,7 +330,7 @@ async function readClientMembers(
   return { input: { ...input, ...Object.fromEntries(acceptedMembers) }, context: null };
 }
 
-/** Converts a tool to OpenAI's form. */
+/** Converts a tool to OpenAI's form. The name stands inside and outside of `function`. */
 const toOpenAiTool = ({ name = "", description = "", parameters = {} }: JsonObject): JsonObject => ({
   type: "function",
   name,

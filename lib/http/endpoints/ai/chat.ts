@@ -162,7 +162,10 @@ class TurnStarter {
     return found ?? (runs.newestRuns.some(isActive) ? {} : null);
   }
 
-  /** Runs again from the checkpoint of the message. Throws `conflict` for an empty chat. */
+  /**
+   * Creates a run from the newest checkpoint that ends with the message, and streams its reply. Throws `conflict` for
+   * an empty chat and if there is no such checkpoint.
+   */
   async regenerate(user_id: string): Promise<ChatStream> {
     if (!this.#head.state) throw conflictError("There is nothing to regenerate: the chat is empty");
     const checkpoint_id = await requireRegenerationCheckpoint(this.#resources, this.#thread_id, user_id);

@@ -29,6 +29,7 @@ export const PROVIDER_EXECUTED: JsonObject = { providerExecuted: true };
 
 const isIdentifier = (name: string): boolean => /^[A-Za-z_$][\w$]*$/.test(name);
 
+/** Creates the last chunk of a message. The usage becomes its metadata unless it is null. */
 export const createFinishChunk = (finishReason: string, usage: Json): UIMessageChunk => ({
   ...{ type: "finish", finishReason },
   ...(usage === null ? {} : { messageMetadata: { usage } }),
@@ -56,6 +57,7 @@ const createCallMembers = (toolCallId: string, toolName: string): JsonObject => 
 const createOutputMembers = ({ name, isSynthetic = false }: NamedCall): JsonObject =>
   isSynthetic || !isIdentifier(name) ? { dynamic: true, ...PROVIDER_EXECUTED } : PROVIDER_EXECUTED;
 
+/** Creates the start of a tool call, which the server executes and whose arguments follow. */
 export const createInputStartChunk = (event: Extract<RunEvent, { type: "tool-call-open" }>): UIMessageChunk => ({
   ...{ type: "tool-input-start" },
   ...createCallMembers(event.tool_call_id, event.name),

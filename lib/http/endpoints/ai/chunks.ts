@@ -74,7 +74,7 @@ export class UIMessageMapper {
   map(event: RunEvent): UIMessageChunk[] {
     if (!("message_id" in event)) return this.#mapRunEvent(event);
     if (event.type === "tool-result") return this.#mapToolResult(event);
-    if (isSubagent(event.namespace)) return this.#calls.mapPreliminaryOutput(this.#subagents.findOutput(event));
+    if (isSubagent(event.namespace)) return this.#calls.mapPreliminaryOutput(this.#subagents.collectOutput(event));
     return this.#mapMessageEvent(event);
   }
 

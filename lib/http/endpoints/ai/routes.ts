@@ -112,6 +112,7 @@ const getReplayOptions = ({ service: { options, environment } }: RequestContext)
 
 const HEADERS = { "x-vercel-ai-ui-message-stream": "v1" };
 
+/** Creates the event stream of a message, with the ids of its run if there is one. */
 function createStreamResponse(context: RequestContext, { run, frames }: ChatStream): Response {
   const ids: Record<string, string> = run ? { run_id: run.run_id, thread_id: run.thread_id } : {};
   return createEventStreamResponse(context, frames, { ids, headers: HEADERS });

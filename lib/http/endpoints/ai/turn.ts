@@ -27,7 +27,10 @@ export const createAnswerMetadata = (answer: StoredAnswerPoint): JsonObject => (
 });
 export const createTurnMetadata = (message_id: string): JsonObject => ({ [METADATA_KEY]: { message_id } });
 
-/** Returns the stored answer of a run; null for other runs. */
+/**
+ * Returns the answer that a run resumes with, as its metadata store it. Returns null for other runs and for malformed
+ * metadata.
+ */
 function findStoredAnswer({ kwargs, metadata }: Run): StoredAnswerPoint | null {
   const stored = metadata[METADATA_KEY] ?? null;
   const { command } = kwargs;
@@ -87,6 +90,7 @@ export interface Prelude {
   readonly chunks: readonly PreludeChunk[];
 }
 
+/** Creates the first chunk of a message, with the ids of its run as metadata. No client knows it. */
 const createStartChunk = ({ run_id, thread_id }: Run, messageId: string): PreludeChunk => ({
   chunk: { type: "start", messageId, messageMetadata: { run_id, thread_id } },
   isKnownToClient: false,

@@ -68,6 +68,7 @@ export function toInterruptResult(
   );
 }
 
+/** Returns the ids of the run under the names that they have in `_meta`. */
 export const toResultMeta = ({ thread_id, run_id }: Run): JsonObject => ({
   "greenroom/thread_id": thread_id,
   "greenroom/run_id": run_id,

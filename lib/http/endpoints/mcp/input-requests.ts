@@ -57,13 +57,16 @@ const createSingleFieldSchema = (fieldSchema: JsonObject): JsonObject => ({
   required: ["answer"],
 });
 
-/** Returns the field names of one action. They are numbered if there are several actions. */
+/** Returns the field names of one action. They end with its number, from 1, if there are several actions. */
 const getDecisionFields = (index: number, count: number): { decision: string; message: string; args: string } => {
   const suffix = count > 1 ? `_${index + 1}` : "";
   return { decision: `decision${suffix}`, message: `message${suffix}`, args: `args${suffix}` };
 };
 
-/** Creates the schema of a form with a decision, a message and, where allowed, arguments for each action. */
+/**
+ * Creates the schema of a form with a required decision and a message for each action, and its arguments as JSON text
+ * if `edit` is allowed.
+ */
 function createApprovalSchema(actions: readonly Action[]): JsonObject {
   const members = actions.flatMap(({ name, allowed }, index): [string, Json][] => {
     const { decision, message, args } = getDecisionFields(index, actions.length);

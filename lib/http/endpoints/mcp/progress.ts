@@ -138,7 +138,7 @@ class ToolCallMessages {
     if (this.#progressToken !== undefined) this.#readProgress(run).catch(() => {});
   }
 
-  /** Follows the frames of a run and keeps their progress, until the run or the call ends. */
+  /** Follows the frames of a run, keeps their progress and wakes `next` for it, until the run or the call ends. */
   async #readProgress(run: Run): Promise<void> {
     const mapper = new RunEventMapper();
     const { frames } = await this.#resources.runs.joinStream(run.thread_id, run.run_id);
@@ -150,7 +150,7 @@ class ToolCallMessages {
     }
   }
 
-  /** Ends the messages: stops the timer and leaves the run. */
+  /** Ends the messages: stops the timer, leaves the frames of the run and wakes `next`. The run goes on. */
   #end(): void {
     this.#isDone = true;
     this.#cancelTimer();

@@ -116,7 +116,7 @@ export function checkTransport(headers: Headers): void {
   }
 }
 
-/** Parses the body. Throws an McpError for invalid JSON. */
+/** Parses the body. Throws an McpError with status 400 for invalid JSON and for JSON that nests too deep. */
 export function parseBody(bytes: Uint8Array): unknown {
   try {
     return readJson(bytes);
@@ -151,7 +151,7 @@ export function readBatch(
 /** Proxies must not change event streams. */
 export const SSE_HEADERS = { "cache-control": "no-cache, no-transform" } as const;
 
-/** Parses a message of a client. Throws an McpError for anything else. */
+/** Parses a message of a client: a request, a notification or a reply. Throws an McpError for anything else. */
 export function readMessage(input: unknown): McpMessage {
   const toError = (): McpError => invalidRequest("Invalid Request: Invalid JSON-RPC message");
   if (!isFiniteJson(input)) throw toError();

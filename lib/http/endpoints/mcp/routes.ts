@@ -102,6 +102,7 @@ const createSessionHeader = (
   { params }: McpRequest<"initialize">,
 ): HeaderValues => ({ [SESSION_HEADER]: encodeSessionId(environment.uuid(), params.capabilities ?? {}) });
 
+/** Creates the message with the supported version and capabilities, with a cache time of 0. */
 const createDiscoverResult = (request: McpRequestHeader): JsonObject =>
   toResultMessage(request, {
     supportedVersions: [MODERN_VERSION],

@@ -124,7 +124,10 @@ export async function callTool(
 const createKeyMetadata = ({ mcp_request }: ToolCallContext): JsonObject =>
   mcp_request === null ? {} : { mcp_request };
 
-/** Creates the request of the run without its input. */
+/**
+ * Creates the request of a run without its input and command. Its metadata name the tool, the call and the first run of
+ * the call. A busy thread enqueues it. It streams updates only for a client that wants progress.
+ */
 const createRunRequest = (toolCall: ToolCallContext, task_id?: string): RunCreate => ({
   assistant_id: toolCall.tool.assistant.assistant_id,
   metadata: {

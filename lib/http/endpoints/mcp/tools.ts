@@ -59,7 +59,9 @@ const MAX_TOOLS = 10_000;
 
 const toToolName = (name: string): string => name.replace(/[^A-Za-z0-9_.-]/gu, "_").slice(0, MAX_NAME_CHARS) || "_";
 
-/** Lists the default assistants of the graphs, then those that are marked as tools, in a stable order. */
+/**
+ * Lists the default assistants of the graphs, then at most `MAX_TOOLS` others that are marked as tools, oldest first.
+ */
 async function listToolAssistants({ assistants }: AssistantResources, graphs: readonly string[]): Promise<Assistant[]> {
   const defaults: Assistant[] = [];
   for (const graph of graphs) {
