@@ -53,7 +53,7 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
   let last: Promise<unknown> = Promise.resolve();
 
   /** Postgres serves callers in parallel. SQLite dialects share one connection, and not all of them guard it. */
-  const enqueue = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+  const serialize = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (closed) throw new Error("The driver is closed.");
     if (dialect === "postgres") return await work();
     const done = last.then(work);
@@ -98,8 +98,8 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
 
   return {
     dialect,
-    batch: (statements) => enqueue(() => batch(statements)),
-    read: (statement) => enqueue(() => run(db, statement)),
+    batch: (statements) => serialize(() => batch(statements)),
+    read: (statement) => serialize(() => run(db, statement)),
     async close() {
       closed = true;
       await last;

@@ -100,7 +100,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   };
 
   const write = createWriter(address, clients, retry, replica.written);
-  const enqueue = createQueue();
+  const serialize = createQueue();
 
   const readServerTime = async (): Promise<number> => {
     const { writing } = await clients();
@@ -116,7 +116,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     async batch(statements) {
       const bound = statements.map((statement) => bind(address, statement));
       try {
-        return await trackCall(() => enqueue(() => write(bound)));
+        return await trackCall(() => serialize(() => write(bound)));
       } catch (error) {
         throw toBatchError(address, error, statements);
       }
@@ -205,7 +205,7 @@ function createWriter(
 }
 
 /**
- * Batches run one at a time. The database has one writer anyway. A server with many waiting batches delays them by seconds, and
+ * Returns a function that executes works one at a time, in their order. The database has one writer anyway. A server with many waiting batches delays them by seconds, and
  * a batch that waits for a file's lock must keep its position.
  */
 function createQueue(): <Result>(work: () => Promise<Result>) => Promise<Result> {

@@ -18,7 +18,7 @@ import { createRowFinder, type Database, readAll, readOne } from "./database.ts"
 import { deleteIndexEntries, insertIndexEntries, replaceIndexEntries } from "./metadata-index.ts";
 import type { ArgumentsFor } from "./parameters.ts";
 import type { Statement } from "./query.ts";
-import { explainRefusal } from "./runs/create.ts";
+import { readNotCreatedResult } from "./runs/create.ts";
 import { createRunStatements } from "./runs/create-statements.ts";
 import type { CoreTables } from "./schema/tables.ts";
 import { type MetadataSearch, searchRows } from "./search.ts";
@@ -86,7 +86,7 @@ function createFireCron(driver: Database): CronStorage["fireCron"] {
   async function explainRefusedFiring(fire: FireCron, firing: Firing, request: CreateRun): Promise<FireCronResult> {
     const [open] = await driver.read(isFiringOpen(firing));
     if (!open) return { kind: "lost" };
-    const { kind: reason } = await explainRefusal(driver, firing.deployment, request);
+    const { kind: reason } = await readNotCreatedResult(driver, firing.deployment, request);
     if (reason !== "thread_busy" && reason !== "thread_full" && reason !== "deployment_full") return { kind: "stale" };
     const { scheduled_at } = firing;
     const recorded = await skip(fire, { ...firing, run_id: null }, [...fire.skipped, { scheduled_at, reason }]);
@@ -197,10 +197,10 @@ export function createCronStorage(driver: Database): CronStorage {
     },
 
     /**
-     * @statements insertSkippedFirings · advanceCron · isFiringOpen · explainRefusal · createRunStatements · insertFiring
-     * @guards the statements of `createRun`, which also require that the cron is as seen and the tick has no firing ·
-     *   insert the firing from the run · skipped ticks · advance `next_run_date` where it is as seen. The primary key of
-     *   `cron_firings` makes a tick fire once. Without a run to create: skipped ticks · advance.
+     * @statements insertSkippedFirings · advanceCron · isFiringOpen · readNotCreatedResult · createRunStatements · insertFiring
+     * @guards the statements of `createRun`, which also require that the cron is as seen and the fire time has no firing ·
+     *   insert the firing from the run · skipped fire times · advance `next_run_date` where it is as seen. The primary key of
+     *   `cron_firings` makes a fire time fire once. Without a run to create: skipped fire times · advance.
      */
     fireCron: createFireCron(driver),
 

@@ -117,7 +117,7 @@ function createDeliveryStorage(driver: Database, hasWorkerLock: () => boolean): 
      * @statements insertAttempt · releaseDelivery
      * @guards insert the attempt where claimed · set state and `due_at`, release the claim where claimed.
      */
-    async finishDelivery({ deployment }, token, attempt, result) {
+    async recordDeliveryAttempt({ deployment }, token, attempt, result) {
       const fence = { deployment, delivery_id: attempt.delivery_id, token };
       const { number, at, status, error, duration_ms, address, answer = null } = attempt;
       const due_at = result.state === "pending" ? result.due_at : null;

@@ -9,11 +9,11 @@ import {
   type ItemRow,
   type ItemStorage,
   matchesConditions,
-  maxCosineSimilarity,
   type NewItem,
   type Vector,
 } from "../../lib/storage/items.ts";
 import type { Page, Scope } from "../../lib/storage/mod.ts";
+import { maxCosineSimilarity } from "../../lib/storage/similarity.ts";
 import { matchesFilter } from "../../lib/storage/visibility.ts";
 import { type Database, readAll, readOne } from "./database.ts";
 import { isFailedAssertion } from "./errors.ts";
@@ -102,7 +102,7 @@ async function rankAll(driver: Database, scope: Scope, query: ItemQuery & Page, 
  * Ranks all matching items and returns those of the page, the best first; with a query vector each has its `score`. Items that
  * have changed meanwhile and do not match any more are missing from the page.
  */
-async function findRanked(
+async function findRankedPage(
   driver: Database,
   scope: Scope,
   query: ItemQuery & Page,
@@ -202,14 +202,14 @@ export function createItemStorage(driver: Database): ItemStorage {
 
     /**
      * Returns the items that match, newest or most similar first.
-     * @statements findNewest · findPage · findRanked · refreshItems
+     * @statements findNewest · findPage · findRankedPage · refreshItems
      * @guards Restarts the time to live of the returned items.
      */
     async searchItems(scope, query, now) {
       if (query.limit === 0) return [];
       const needsFilter = query.query_vector !== undefined || scope.filter !== undefined || query.conditions.length > 0;
       const sorted = query.query_vector ? null : await (needsFilter ? findNewest : findPage)(driver, scope, query, now);
-      const items = sorted ?? (await findRanked(driver, scope, query, now));
+      const items = sorted ?? (await findRankedPage(driver, scope, query, now));
       if (query.refresh) await refresh(scope, items, now);
       return items.map(({ row, score }) => (score === undefined ? row : { ...row, score }));
     },

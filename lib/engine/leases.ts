@@ -233,7 +233,7 @@ export function createLeaseGuard(
   const claims = new Map<string, InFlightClaim>();
 
   /** Returns the expired leases of this process. A claim could start such a run a second time. */
-  function findExpiredLeases(now: number): {
+  function findOwnExpiredLeases(now: number): {
     readonly claims: readonly InFlightClaim[];
     readonly attempts: readonly LeasedAttempt[];
   } {
@@ -290,7 +290,7 @@ export function createLeaseGuard(
       let now = environment.now();
       // More leases may expire during the storage calls.
       while (hasExpiredLease(now)) {
-        const expired = findExpiredLeases(now);
+        const expired = findOwnExpiredLeases(now);
         await Promise.all([
           ...expired.claims.map(waitForResponse),
           ...expired.attempts.map((attempt) => attempt.beforeClaim()),

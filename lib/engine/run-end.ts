@@ -55,9 +55,9 @@ export async function finishRun(parts: AttemptParts, failure: unknown): Promise<
   const { options, claimed, recorder, journal, progress, output, mapper, slot } = parts;
   const { run } = claimed;
   const runEnd = await findRunEnd(parts, failure);
-  const { status, error, last, next } = runEnd.result;
+  const { status, error, last, remainingNodes } = runEnd.result;
   const discard = run.stateless && (progress.hasSavedState() || claimed.resumed);
-  await recorder?.recordEnd({ status, error, isWaiting: next.length > 0, failure });
+  await recorder?.recordEnd({ status, error, isWaiting: remainingNodes.length > 0, failure });
   journal?.end();
   const unsaved = progress.drainUnsaved();
   const trailer: Trailer = { frames: options.features.trailer(run), error };
@@ -93,7 +93,7 @@ interface AttemptResult {
   /** The last state; null if the run reached none. */
   readonly last: StateEvent | null;
   /** The nodes that remain to be executed after the last state. */
-  readonly next: readonly string[];
+  readonly remainingNodes: readonly string[];
   /** True if the run was cancelled after it had reached a state. */
   readonly stoppedMidway: boolean;
 }
@@ -108,9 +108,15 @@ async function createAttemptResult(parts: AttemptParts, failure: unknown): Promi
   if (state.reason === "cancelled") {
     const reachedState = await readLastState(parts, reported);
     const last = reachedState ?? (await readStateBefore(parts));
-    return { status: "interrupted", error: null, last, next: last?.next ?? [], stoppedMidway: reachedState !== null };
+    return {
+      status: "interrupted",
+      error: null,
+      last,
+      remainingNodes: last?.next ?? [],
+      stoppedMidway: reachedState !== null,
+    };
   }
-  const common = { last: reported, next: reported?.next ?? [], stoppedMidway: false };
+  const common = { last: reported, remainingNodes: reported?.next ?? [], stoppedMidway: false };
   if (state.reason === "timed_out") {
     const message = `The run took longer than ${graph.timeout_ms ?? options.run_timeout_ms} ms`;
     return { ...common, status: "timeout", error: { error: "RunTimeout", message } };
@@ -175,8 +181,10 @@ async function findRunEnd(parts: AttemptParts, failure: unknown): Promise<RunEnd
  * interrupts.
  */
 function createRunResult({ result, interrupts }: RunEnd): Json {
-  const { error, last, next, stoppedMidway } = result;
-  return error ? { __error__: error } : toWaitResult(last?.values ?? {}, next, interrupts.list, stoppedMidway);
+  const { error, last, remainingNodes, stoppedMidway } = result;
+  return error
+    ? { __error__: error }
+    : toWaitResult(last?.values ?? {}, remainingNodes, interrupts.list, stoppedMidway);
 }
 
 /**
@@ -204,13 +212,13 @@ function createThreadEnd(
  * not change, because the resume value was refused.
  */
 function findThreadStatus(
-  { error, next }: AttemptResult,
+  { error, remainingNodes }: AttemptResult,
   { isPendingAgain }: Interrupts,
   failure: unknown,
 ): FinishRun["thread"]["status"] {
   if (error && failure instanceof ResumeError) return null;
   if (error && !isPendingAgain) return "error";
-  return next.length > 0 || isPendingAgain ? "interrupted" : "idle";
+  return remainingNodes.length > 0 || isPendingAgain ? "interrupted" : "idle";
 }
 
 /**

@@ -20,7 +20,7 @@ import { requireOwnMetadata, requireStillVisible } from "../storage/visibility.t
 import type { StreamHub } from "../streams/hub.ts";
 import type { InternalThreads } from "../threads/mod.ts";
 import { type ResolvedRun, toCreateRun } from "./plan.ts";
-import { findRepeatedBatch, findRepeatedRun, type NewOrRepeatedRun, toRepeatedRun } from "./repeated-run.ts";
+import { type NewOrRepeatedRun, requireFirstBatchByKey, requireFirstRunByKey, toRepeatedRun } from "./repeated-run.ts";
 import {
   findRequestedCheckpoint,
   normalizeResume,
@@ -79,10 +79,10 @@ interface RunCreator extends RunPreparer {
  */
 export function createRunCreator(options: CreateOptions): RunCreator {
   const { storage, scope: deploymentScope, assistants } = options;
-  const findRepeated =
+  const requireFirstRun =
     (run: DescribedRun) =>
     (refusal: unknown): Promise<NewOrRepeatedRun> =>
-      findRepeatedRun(storage, deploymentScope, run, refusal);
+      requireFirstRunByKey(storage, deploymentScope, run, refusal);
   const resolver = new RunResolver(options);
   const starter = new RunStarter(options, (resolved) => resolver.plan(resolved));
   return {
@@ -99,7 +99,8 @@ export function createRunCreator(options: CreateOptions): RunCreator {
       let assistant = cachedAssistant instanceof Promise ? await cachedAssistant : cachedAssistant;
       while (true) {
         const resolving = resolver.resolve(thread_id, assistant, describedRun);
-        const resolved = resolving instanceof Promise ? await resolving.catch(findRepeated(describedRun)) : resolving;
+        const resolved =
+          resolving instanceof Promise ? await resolving.catch(requireFirstRun(describedRun)) : resolving;
         if ("repeated" in resolved) return resolved;
         const created = await starter.store(resolved, watched);
         if (created) return created;
@@ -128,7 +129,7 @@ export function createRunCreator(options: CreateOptions): RunCreator {
       while (true) {
         const resolving = resolver.resolveBatch(describedRuns, (id) => findAssistant(assistantScope, id));
         const resolved = await resolving.catch((refusal: unknown) =>
-          findRepeatedBatch(storage, deploymentScope, describedRuns, refusal),
+          requireFirstBatchByKey(storage, deploymentScope, describedRuns, refusal),
         );
         if (isRepeatedBatch(resolved)) return resolved;
         const created = await starter.storeBatch(resolved);

@@ -30,7 +30,7 @@ export function toRepeatedRun(run: RunRow | null, same_body: boolean): NewOrRepe
  * then its interrupt was answered, or the schemas of the agent have changed. Rethrows `refusal` for a new key and for other
  * errors. Throws what `toRepeatedRun` throws.
  */
-export async function findRepeatedRun(
+export async function requireFirstRunByKey(
   storage: Storage,
   deploymentScope: Scope,
   { request: { command }, origin: { idempotency } }: RefusedRequest,
@@ -38,7 +38,7 @@ export async function findRepeatedRun(
 ): Promise<NewOrRepeatedRun> {
   const isRepeatable =
     refusal instanceof SchemaMismatch || (refusal instanceof ServiceError && command?.resume !== undefined);
-  const first = isRepeatable && idempotency ? await storage.findRepeatedRun(deploymentScope, idempotency) : null;
+  const first = isRepeatable && idempotency ? await storage.findFirstRunByKey(deploymentScope, idempotency) : null;
   if (!first) throw refusal;
   return toRepeatedRun(first.run, first.same_body);
 }
@@ -48,7 +48,7 @@ export async function findRepeatedRun(
  * `refusal` for a new key and for other errors. Throws `idempotent_run_gone` if a run of the batch has none, and what
  * `toRepeatedRun` throws.
  */
-export async function findRepeatedBatch(
+export async function requireFirstBatchByKey(
   storage: Storage,
   deploymentScope: Scope,
   requests: readonly RefusedRequest[],
@@ -57,7 +57,7 @@ export async function findRepeatedBatch(
   if (!(refusal instanceof SchemaMismatch)) throw refusal;
   const firstRuns = await Promise.all(
     requests.map(({ origin: { idempotency } }) =>
-      idempotency ? storage.findRepeatedRun(deploymentScope, idempotency) : null,
+      idempotency ? storage.findFirstRunByKey(deploymentScope, idempotency) : null,
     ),
   );
   if (firstRuns.every((first) => first === null)) throw refusal;

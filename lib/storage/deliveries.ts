@@ -123,7 +123,12 @@ export interface DeliveryStorage {
   /** Claims due deliveries, oldest first. Each claim counts as an attempt. A delivery whose claim has expired is due again. */
   claimDeliveries(scope: Scope, claim: DeliveryClaim): Promise<readonly DeliveryRow[]>;
   /** Records the attempt and its result. Returns false and writes nothing if the claim of the token is lost. */
-  finishDelivery(scope: Scope, token: string, attempt: DeliveryAttempt, result: DeliveryResult): Promise<boolean>;
+  recordDeliveryAttempt(
+    scope: Scope,
+    token: string,
+    attempt: DeliveryAttempt,
+    result: DeliveryResult,
+  ): Promise<boolean>;
   /** Reads when the next unclaimed delivery is due. Returns null if none is pending. */
   getNextDeliveryTime(scope: Scope): Promise<number | null>;
   /** Reads deliveries, newest first. */

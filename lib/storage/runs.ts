@@ -340,7 +340,7 @@ export interface RunStorage {
    */
   createRun(scope: Scope, request: CreateRun): Promise<CreateRunResult>;
   /** Finds the run that an idempotency key created, as in the result `repeated`. Returns null for an unused key. */
-  findRepeatedRun(scope: Scope, key: IdempotencyKey): Promise<Pick<RepeatedRun, "run" | "same_body"> | null>;
+  findFirstRunByKey(scope: Scope, key: IdempotencyKey): Promise<Pick<RepeatedRun, "run" | "same_body"> | null>;
   /**
    * Creates all of these runs or none, each as `createRun` does. Returns the earlier runs if all idempotency keys were used
    * before, else the first refusal. None of the runs may stop another run.

@@ -1,6 +1,6 @@
 /** Attempts webhook deliveries and records the results. Loaded with the first delivery. */
 import type { DeliveryAttempt, DeliveryResult, DeliveryRow, DeliveryStorage, Scope } from "../storage/mod.ts";
-import { createDeliveryAttempt, type DeliveryAttemptOptions, type DeliveryAttemptResult } from "./delivery-attempt.ts";
+import { createAttemptFunction, type DeliveryAttemptOptions, type DeliveryAttemptResult } from "./delivery-attempt.ts";
 import type { WebhookSettings } from "./options.ts";
 import { redactUrl } from "./policy.ts";
 
@@ -29,7 +29,7 @@ export function createClaimedDeliverySender(
   stopSignal: AbortSignal,
 ): SendClaimedDelivery {
   const { storage, scope, environment, settings } = options;
-  const attempt = createDeliveryAttempt(options);
+  const attempt = createAttemptFunction(options);
 
   /**
    * Sends a delivery, stores the attempt with the next state, and then counts it. If another process has the claim meanwhile,
@@ -40,7 +40,7 @@ export function createClaimedDeliverySender(
     const attemptedAt = environment.now();
     const result = await attempt(row, attemptedAt, controller);
     const now = environment.now();
-    const next = planNextAttempt(row, result, now, { settings, random: environment.random });
+    const next = decideNextState(row, result, now, { settings, random: environment.random });
     const { error, status, address, response_text } = result;
     const { delivery_id, attempts: number } = row;
     const attemptFields = { at: attemptedAt, status, error, duration_ms: Math.max(0, now - attemptedAt), address };
@@ -50,7 +50,7 @@ export function createClaimedDeliverySender(
       ...attemptFields,
       ...(response_text === undefined ? {} : { answer: response_text }),
     };
-    if (!(await recordAttempt(token, record, next))) {
+    if (!(await recordWithRetries(token, record, next))) {
       environment.log({ level: "warn", message: "webhook delivery claimed by another process", delivery_id });
       return;
     }
@@ -67,10 +67,10 @@ export function createClaimedDeliverySender(
    * Stores an attempt. Returns false if the claim has expired and another process has claimed the delivery. If the storage
    * fails, tries again after a delay; throws its error after `MAX_RECORD_TRIES`, and at the first failure after a stop.
    */
-  async function recordAttempt(token: string, attempt: DeliveryAttempt, next: DeliveryResult): Promise<boolean> {
+  async function recordWithRetries(token: string, attempt: DeliveryAttempt, next: DeliveryResult): Promise<boolean> {
     for (let tries = 1; ; tries++) {
       try {
-        return await storage.finishDelivery(scope, token, attempt, next);
+        return await storage.recordDeliveryAttempt(scope, token, attempt, next);
       } catch (error) {
         if (tries === MAX_RECORD_TRIES || stopSignal.aborted) throw error;
         await new Promise<void>((resolve) => {
@@ -92,7 +92,7 @@ const STATE_COUNTERS = { delivered: "delivered", failed: "failed", pending: "ret
  * delay; else pending until the next attempt. That waits the delay of the schedule with jitter, or `Retry-After` of a 429 or
  * 503 if longer. An aborted attempt is pending and does not count.
  */
-function planNextAttempt(
+function decideNextState(
   row: DeliveryRow,
   result: DeliveryAttemptResult,
   now: number,

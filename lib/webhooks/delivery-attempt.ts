@@ -50,7 +50,7 @@ const createFailure = (error: string, options: Partial<DeliveryAttemptResult> = 
  * even if the receiver or a function of the host hangs.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createDeliveryAttempt(
+export function createAttemptFunction(
   options: DeliveryAttemptOptions,
 ): (row: DeliveryRow, attemptedAt: number, controller: AbortController) => Promise<DeliveryAttemptResult> {
   const { environment, settings } = options;

@@ -64,8 +64,8 @@ function createClaimStatements(
 }
 
 /**
- * Returns the statements that claim the next run, for the batch that ends the run of `end`. Without that end in the database
- * they claim none.
+ * Returns the statements that claim the next run, for the batch that ends the run of `end`: of any thread, so also a run that
+ * was enqueued behind it. Without that end in the database they claim none.
  */
 export function createClaimAfterEnd(
   deployment: string,

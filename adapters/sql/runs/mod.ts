@@ -6,7 +6,7 @@ import { countActiveRuns, deleteRun, isRunPresent, selectRun, selectRuns } from 
 import { deleteEventsBeforeEnd, replaceEnd } from "../statements/runs-events.ts";
 import { deleteOrphanedThreads, markThreads, type RunSelection } from "../statements/runs-stop.ts";
 import { claimRun } from "./claim.ts";
-import { countPending, createRun, createRuns, findRepeatedRun } from "./create.ts";
+import { countPending, createRun, createRuns, findFirstRunByKey } from "./create.ts";
 import { readFrames } from "./frames.ts";
 import { createLeaseStorage } from "./lease.ts";
 import { PendingCounter } from "./pending-counter.ts";
@@ -31,7 +31,7 @@ export function createRunStorage(driver: Database): RunStorage {
         ? pending.create(deployment, Math.min(...limits), create, requests.length)
         : create(null);
     },
-    findRepeatedRun: ({ deployment }, key) => findRepeatedRun(driver, deployment, key),
+    findFirstRunByKey: ({ deployment }, key) => findFirstRunByKey(driver, deployment, key),
     claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
     ...createLeaseStorage(driver),
     ...createRunSearchStorage(driver),

@@ -61,7 +61,7 @@ const isExpired = (p: Operands<{ deployment: string; now: number }>): RawBuilder
 const otherRuns = sql`runs e where e.deployment = n.deployment and e.thread_id = n.thread_id`;
 
 /**
- * Selects the runs of one index that a claim may take now, longest due first:
+ * Selects the runs of one index that a claim may take now, longest due first. An enqueued run waits here, by 1 to 3:
  *
  * 1. The slot of the thread is free. Leasing rows of runs alone would let two runs of a thread start.
  * 2. No run of the thread is running.

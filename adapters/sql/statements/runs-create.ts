@@ -64,7 +64,7 @@ const ORIGINS: Readonly<Record<Origin, (p: Decision) => RawBuilder<boolean>>> = 
 };
 
 /** Returns the condition that the assistant is as it was read, the idempotency key is new, and the origin allows the run. */
-const isAllowed = (p: Decision, origin: Origin): RawBuilder<boolean> =>
+const isRequestStillValid = (p: Decision, origin: Origin): RawBuilder<boolean> =>
   sql<boolean>`exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id}
       and a.revision = ${p.assistant_revision})
     and not exists (select 1 from idempotency_keys k where k.deployment = ${p.deployment} and k.route = ${p.route}
@@ -122,7 +122,7 @@ export const insertThreadOfRun = shapedQuery(
         claim_count: sql<number>`${firstClaimCount(p)} + case when ${p.token} is null then 0 else 1 end`,
         ...pick(p, THREAD_COLUMNS.names),
       },
-      sql`where ${isAllowed(p, origin)}
+      sql`where ${isRequestStillValid(p, origin)}
         and ${limited ? sql`${pendingRuns(p.deployment)} < ${p.pending_limit}` : sql`true`}`,
     )
       .onConflict((conflict) => conflict.doNothing())
@@ -197,7 +197,7 @@ export const takeThread = shapedQuery(
           case when starts then threads.claim_count + 1 else threads.claim_count end
         from (select ${canStartNow(p, STRATEGIES[strategy])} as starts) claim)
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.thread_revision}
-        and ${isAllowed(p, origin)} and ${isWithinLimits(p)} and ${limited ? sql`${pendingAfter} < ${p.pending_limit}` : sql`true`}
+        and ${isRequestStillValid(p, origin)} and ${isWithinLimits(p)} and ${limited ? sql`${pendingAfter} < ${p.pending_limit}` : sql`true`}
       returning *`;
   },
   {

@@ -193,13 +193,13 @@ describe("webhook deliveries", () => {
   it("wait while the store fails, and are recorded when it works again", async () => {
     await using w = await world();
     await w.endRunWithWebhook("r1");
-    const { claimDeliveries, finishDelivery } = w.storage;
+    const { claimDeliveries, recordDeliveryAttempt } = w.storage;
     let broken = true;
     Object.assign(w.storage, {
       claimDeliveries: (...args: Parameters<typeof claimDeliveries>) =>
         broken ? Promise.reject(new Error("down")) : claimDeliveries(...args),
-      finishDelivery: (...args: Parameters<typeof finishDelivery>) =>
-        broken ? Promise.reject(new Error("down")) : finishDelivery(...args),
+      recordDeliveryAttempt: (...args: Parameters<typeof recordDeliveryAttempt>) =>
+        broken ? Promise.reject(new Error("down")) : recordDeliveryAttempt(...args),
     });
     w.open();
     await until(() => w.log.length === 1);
