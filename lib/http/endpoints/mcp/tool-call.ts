@@ -150,7 +150,7 @@ function getTaskDelay({ context, request, tool }: ToolCallContext): number | nul
   return task === "always" ? 0 : (context.service.options.http?.mcp?.task_after_ms ?? 500);
 }
 
-/** Returns true if a disconnect cancels the run. Tasks continue. */
+/** Returns true if a disconnect cancels the run: for a modern client, unless the call is a task from its start. */
 const cancelsOnDisconnect = (toolCall: ToolCallContext): boolean =>
   toolCall.request.isModern && getTaskDelay(toolCall) !== 0;
 
@@ -305,8 +305,8 @@ function toResumeCommand(
 }
 
 /**
- * Creates a run and returns it with the promise of its result, without a wait for that. A disconnect cancels the run
- * unless the call can become a task. Throws the errors of a new run.
+ * Creates a run and returns it with the promise of its result, without a wait for that. A disconnect of a modern client
+ * cancels the run unless the call is a task from its start. Throws the errors of a new run.
  */
 async function startRun(
   toolCall: ToolCallContext,
