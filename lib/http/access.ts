@@ -160,8 +160,9 @@ export class CorsPolicy {
   }
 
   /**
-   * Throws `origin_refused` if a page of another origin would change state with the cookies or the browser login of its visitor, unless
-   * `allow_credentials` is set and the origin is allowed. Public routes are exempt.
+   * Throws `origin_refused` if a page of another origin would change state with the cookies or the browser login of its
+   * visitor, unless `allow_credentials` is set and the origin is allowed. Does nothing for public routes and for
+   * requests without cookies and browser login.
    */
   checkCredentials(request: Request, { isPublic, isChange }: PolicyTarget): void {
     const origin = hasAmbientCredentials(request.headers) ? findCrossOrigin(request) : null;

@@ -37,7 +37,10 @@ export function createContextFactory(service: ServiceInternals, read: ReadBody, 
     );
     const canRepeat = isReadOnly(route, auth.access);
     let body: Promise<Uint8Array> | undefined;
-    /** Reads the body. A read may call it repeatedly; for a change, a second call fails, because the body is not retained. */
+    /**
+     * Reads the body. For a read, caches the promise, so that it can be called repeatedly. For a change, a second call
+     * fails, because the body is not retained.
+     */
     const bytes = (): Promise<Uint8Array> => {
       const bodyBytes =
         body ??

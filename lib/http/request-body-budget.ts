@@ -150,7 +150,10 @@ export class RequestBodyBudget {
     return await this.#reserve(this.#budget.byteBudget, bytes, isStarted);
   }
 
-  /** Reserves bytes for a text that several responses share. The first one reserves for all. Returns null if they do not fit now. */
+  /**
+   * Joins the reservation of a text that several responses share; the first one reserves for all. Returns null if its
+   * bytes do not fit now.
+   */
   tryReserveShared(text: object, size: number): SharedReservation | null {
     const { sharedReservations, byteBudget } = this.#budget;
     const sharedReservation = sharedReservations.join(text);

@@ -164,7 +164,10 @@ class ChunkedBody implements StreamingBody {
     bodies.openCount++;
   }
 
-  /** Sends a chunk to `sink`, at once or when there is text. The first pull starts heartbeats and the guard. */
+  /**
+   * Keeps `sink` and sends it a chunk, at once or when there is text. Resets the missed heartbeats. The first pull
+   * starts heartbeats and the guard.
+   */
   pull(sink: Sink): void {
     this.#sink = sink;
     this.#isPulled = true;

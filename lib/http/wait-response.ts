@@ -12,7 +12,11 @@ interface WaitOptions {
   readonly rereadResult?: () => Promise<Json>;
 }
 
-/** Creates a response with the result of a run as JSON, after line feeds while the run executes. The JSON is never `null`, because SDKs read its keys. */
+/**
+ * Creates a response with the result of a run as JSON, after line feeds while the run executes. A result of null
+ * becomes `{}`, because SDKs read its keys. An error of the run becomes a JSON text with `__error__`, also with status
+ * 200.
+ */
 export function createWaitResponse(
   context: RequestContext,
   wait: RunWait,

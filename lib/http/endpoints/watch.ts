@@ -13,7 +13,7 @@ export interface ThreadWatch {
    * Resolves with an empty list once the watch is closed. Rejects with the errors of reading a thread.
    */
   next(): Promise<readonly string[]>;
-  /** Ends the watch, and resolves a pending `next`. */
+  /** Ends the watch and the subscriptions to the threads, and resolves a pending `next`. */
   close(): void;
 }
 
@@ -62,7 +62,6 @@ export function watchThreads({ service, resources }: RequestContext, threads: re
       changedIds.clear();
       return changed;
     },
-    /** Ends the watch and the subscriptions to the threads, and resolves a pending `next`. */
     close() {
       isClosed = true;
       for (const stop of unsubscribers) stop();

@@ -150,7 +150,10 @@ async function createRun(context: RequestContext): Promise<Response> {
   return jsonResponse(run, { "content-location": formatRunPath(thread_id, run.run_id) });
 }
 
-/** Creates a run and streams its frames. Headers name the run and where it can be joined. */
+/**
+ * Creates a run, on the thread of the path if there is one, and streams its frames, of the namespaces in the query if
+ * it has some. Headers name the run and where it can be joined.
+ */
 async function streamRun(context: RequestContext): Promise<Response> {
   context.query();
   const { namespaces } = readNamespaces(context.request.url);
@@ -166,7 +169,8 @@ async function streamRun(context: RequestContext): Promise<Response> {
 }
 
 /**
- * Creates a run and responds with its result when it ends. Large results of runs on a thread are read again when the budget has
+ * Creates a run, on the thread of the path if there is one, and responds with its result when it ends. Headers name the
+ * run and, on a thread, where it can be joined. Large results of runs on a thread are read again when the budget has
  * room.
  */
 async function waitForRun(context: RequestContext): Promise<Response> {

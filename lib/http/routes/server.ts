@@ -88,7 +88,10 @@ export const SERVER_ROUTES: readonly Route[] = [
   }),
 ];
 
-/** Creates the OpenAPI document of the routes that the handler serves. Its JSON is larger than the handler, so it is loaded here. */
+/**
+ * Creates a copy of the OpenAPI document with the paths that the handler serves and its prefix as the server. The JSON
+ * is larger than the handler, so it is loaded here.
+ */
 async function createOpenApiDocument({ isHiddenPath, base }: HandlerState): Promise<OpenApi> {
   const { default: openapi } = await import("../openapi.json", { with: { type: "json" } });
   const paths: Record<string, OpenApi["paths"][string]> = {};

@@ -144,7 +144,10 @@ function readItemQuery(query: parse.RawQuery): ItemAddress & { readonly refresh_
   return { namespace, key: validateKey(key), ...parse.readQuery(query, refreshQuery) };
 }
 
-/** Reads an item address from the body, or from the query if there is no body. */
+/**
+ * Reads an item address from the body, or from the query if there is no body and the query has a namespace or a key.
+ * Throws `invalid`.
+ */
 function readItemAddress(bytes: Uint8Array, context: BodyContext): ItemAddress {
   const query = context.rawQuery;
   if (bytes.length === 0 && (query.namespace !== undefined || query.key !== undefined)) {

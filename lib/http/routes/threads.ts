@@ -375,6 +375,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     ...readOptions,
     query: stateQuery,
     response: "ThreadState",
+    /** Responds with the current state. `select` names its fields. */
     async handle(context) {
       const { select, ...options } = context.query();
       return jsonResponse(
@@ -404,6 +405,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     events: ["threads:update"],
     body: statePatch,
     errors: [404],
+    /** Merges `metadata` into the metadata of the newest checkpoint and responds 204. */
     async handle(context) {
       const thread_id = readThreadId(context);
       const { metadata = {} } = await context.body();
@@ -416,6 +418,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     ...readOptions,
     query: stateQuery,
     response: "ThreadState",
+    /** Responds with the state at the checkpoint. `select` names its fields. */
     async handle(context) {
       const checkpoint_id = readPathSegment(context, "checkpoint_id");
       const { select, ...options } = context.query();
@@ -429,6 +432,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     ...readOptions,
     body: checkpointStateQuery,
     response: "ThreadState",
+    /** Responds with the state at the checkpoint in the body; creates nothing. `select` names its fields. */
     async handle(context) {
       const { checkpoint, select, ...options } = await context.body();
       const state = await context.resources.threads.stateAt(readThreadId(context), checkpoint, options);

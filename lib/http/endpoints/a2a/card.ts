@@ -86,7 +86,10 @@ function createCard(context: RequestContext, assistant: Assistant, version: A2aV
   };
 }
 
-/** Returns the card, or 304 if the client's `If-None-Match` has its tag. */
+/**
+ * Creates the response with the card, which clients may cache for 60 seconds, and its tag. Responds 304 if
+ * `If-None-Match` has the tag, weak or strong, or `*`.
+ */
 export async function createCardResponse(
   context: RequestContext,
   assistant: Assistant,

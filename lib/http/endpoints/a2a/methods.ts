@@ -32,8 +32,9 @@ export async function getTask({ context, request, assistant_id }: A2aRequestCont
 }
 
 /**
- * Handles `CancelTask`: stops the runs of the task and returns it. A task that waits for input sends its push notification here.
- * Throws an A2aError for a task that has ended or is not the caller's.
+ * Handles `CancelTask`: stops the active run of the task, waits for its end, and returns the task as it is then. A task
+ * that waits for input sends its push notification here. Throws an A2aError for a task that has ended or is not the
+ * caller's.
  */
 export async function cancelTask({
   context: { resources },

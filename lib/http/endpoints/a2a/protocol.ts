@@ -104,8 +104,9 @@ const CLIENT_DEFINED_MEMBERS: ReadonlySet<string> = new Set(["data", "metadata"]
 const MAX_DEPTH = 3;
 
 /**
- * Converts the names of members to camel case, at any depth but in members that clients define. ProtoJSON also allows the names
- * of the protocol's definition, such as `context_id`; a member in both notations keeps the camel case one.
+ * Returns a copy with the names of members in camel case, at any depth but in members that clients define. ProtoJSON
+ * also allows the names of the protocol's definition, such as `context_id`; of a member in both notations the camel
+ * case one stays.
  */
 function toJsonNames(value: Json, depth = 0): Json {
   if (depth > MAX_DEPTH) return value;

@@ -97,7 +97,7 @@ async function planContinuation(requestContext: SendContext, message: A2aUserMes
   };
 }
 
-/** Reads the task of a run as it is now, not as it was when it started. */
+/** Reads the run again, and returns its task as it is now, not as it was when it started. */
 async function readCurrentTask(
   { context: { resources } }: SendContext,
   startedRun: Run,

@@ -37,7 +37,10 @@ class AnswerText {
   #pendingText = "";
   readonly #replacedIds = new Set<string>();
 
-  /** Appends text of a message. The first text of another message replaces the earlier one, whose later text is ignored. */
+  /**
+   * Appends text of a message to the pending text. The first text of another message drops the earlier one, whose later
+   * text is ignored.
+   */
   append(message_id: string, delta: string): void {
     if (this.#replacedIds.has(message_id)) return;
     if (this.#message_id !== message_id) {
@@ -56,7 +59,10 @@ class AnswerText {
     this.#pendingText = "";
   }
 
-  /** Removes and returns the pending text as an artifact update; null if there is none. */
+  /**
+   * Removes and returns the pending text as an artifact update, which replaces earlier text unless `append` is true.
+   * Returns null if there is none.
+   */
   drain(): { readonly parts: readonly A2aPart[]; readonly append: boolean } | null {
     if (this.#pendingText === "") return null;
     const piece = { parts: [{ text: this.#pendingText }], append: !this.#isNew };
@@ -164,8 +170,8 @@ class TaskStream {
   }
 
   /**
-   * Collects the text of the answer, and pushes the events of the start and the end of the run. Returns a promise where it must
-   * read state first, else undefined. Ignores other events.
+   * Adds text of the answer to the pending text; the start and the end of the run push their events. Returns a promise
+   * where it must read state first, else undefined. Ignores other events and the text of subagents.
    */
   #handle(event: RunEvent): Promise<void> | undefined {
     if (event.type === "text-delta" && isTaskOutput(event.namespace))

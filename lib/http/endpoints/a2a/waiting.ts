@@ -57,8 +57,8 @@ export function createInputRequiredFrames(
   }
 
   /**
-   * Waits for the next change of the thread. Returns the frames of a new run, or the final status, after which it leaves; null if
-   * the task still waits.
+   * Waits for the next change of the thread. Returns the frames of a new run, which it joins, or the final status,
+   * after which the stream is left. Returns null if the task still waits.
    */
   async function waitForChange(): Promise<readonly Frame[] | null> {
     await watch.next();

@@ -94,8 +94,8 @@ export class AguiMapper {
   }
 
   /**
-   * Maps one event, also to no events: interrupts, errors and messages are kept for the end. `values` is the thread's state, for
-   * the end of a run for which `needsState` is true.
+   * Returns the AG-UI events of one event, often none: interrupts, errors and the newest message id are kept for the
+   * end. `values` is the thread's state, for the end of a run for which `needsState` is true.
    */
   map(event: RunEvent, values?: Json): AguiEvent[] {
     switch (event.type) {
@@ -204,8 +204,8 @@ export class AguiMapper {
   }
 
   /**
-   * Maps the start or end of a task of the root graph. Parallel tasks of one node are one step. A task that executes a tool call
-   * may be a subagent, which ends with it.
+   * Maps the start or end of a task of the root graph to those of a step. Parallel tasks of one node are one step, and
+   * a repeated start gives no event. A task that executes a tool call may be a subagent, which ends with it.
    */
   #mapTask(data: Json): AguiEvent[] {
     if (!isObject(data) || typeof data.name !== "string") return [];

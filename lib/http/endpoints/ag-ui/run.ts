@@ -264,7 +264,10 @@ function toToolMessages(messages: readonly Json[], { results }: AguiRequest): Js
 const resumeAllInterrupts = (interrupts: readonly Interrupt[], payload: Json): AguiResumeEntry[] =>
   interrupts.map(({ id }) => ({ id, cancelled: false, payload }));
 
-/** Returns the resume values by interrupt id. Throws `conflict` unless the entries match the pending interrupts. */
+/**
+ * Returns the resume values of all pending interrupts by id. Throws `conflict` if an entry is for no pending interrupt
+ * or a pending one has no entry.
+ */
 function toResumeValues(interrupts: readonly Interrupt[], resumeEntries: readonly AguiResumeEntry[]): JsonObject {
   const byId = new Map(resumeEntries.map((answer) => [answer.id, answer]));
   const unknownId = [...byId.keys()].find((id) => !interrupts.some((interrupt) => interrupt.id === id));

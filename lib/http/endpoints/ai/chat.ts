@@ -259,7 +259,8 @@ class TurnStarter {
   }
 
   /**
-   * Creates the run, or finds that of a repeated request, and streams its message. Throws `not_found` or the errors of a new run.
+   * Creates the run, or finds that of a repeated request by `key`, and streams its message. A disconnect does not stop
+   * the run. Throws `not_found`, `conflict` if the run came from another client, or the errors of a new run.
    */
   async #run(request: Partial<RunCreate>, key: string): Promise<ChatStream> {
     const { members = {}, origin, assistant_id, subagents } = this.#options;

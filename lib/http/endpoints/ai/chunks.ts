@@ -181,8 +181,9 @@ export class UIMessageMapper {
   }
 
   /**
-   * Opens an AI message as a new step. After a lost attempt the step is reset (version 7), or continued if the message has the
-   * same id. Ignores messages of other roles.
+   * Opens an AI message as a new step: returns the end of the open step and the start. After a lost attempt returns a
+   * reset of the step (version 7), or nothing if the message has the same id. Ignores messages of other roles and their
+   * later events.
    */
   #open({ message_id, role }: Extract<RunEvent, { type: "message-open" }>): UIMessageChunk[] {
     if (role !== "ai") {
@@ -299,14 +300,17 @@ class UnconfirmedMessages {
     this.#ids.add(id);
   }
 
-  /** Removes the messages of an update, which are stored. */
+  /** Marks the messages of an update as stored, so that a new attempt does not lose them. */
   confirm(values: Json): void {
     for (const message of isObject(values) ? Object.values(values).flat() : []) {
       if (isObject(message) && typeof message.id === "string") this.#ids.delete(message.id);
     }
   }
 
-  /** Starts an attempt. The message of the open step is lost, unless an update of the attempt before has confirmed it. */
+  /**
+   * Starts an attempt. Keeps the message of the open step as lost, unless the attempt is the first or an update of the
+   * attempt before has confirmed it. Forgets all other messages.
+   */
   startAttempt(open: string | null): void {
     // Messages before the first attempt come from the stored state and are never lost.
     if (open !== null && this.#hasStarted && this.#ids.has(open)) this.#lost = open;

@@ -62,7 +62,7 @@ class PartBuilder {
     this.parts.push(part);
   }
 
-  /** Sets the approval request of a call and keeps it for its response. */
+  /** Sets the part of the call to `approval-requested`, and keeps the request for its response. */
   #requestApproval(chunk: UIMessageChunk): void {
     const { approvalId = null, reason, approvalDescriptor, isAutomatic, toolCallId = null } = chunk;
     const approval: JsonObject = {
@@ -75,7 +75,10 @@ class PartBuilder {
     this.#setCall(chunk, { state: "approval-requested", approval });
   }
 
-  /** Sets the response to an approval request. Ignores unknown ones. */
+  /**
+   * Sets the part of the call to `approval-responded`, with the request and its response. Ignores a response without a
+   * request.
+   */
   #respondToApproval({ type, approvalId = null, approved = false, reason }: UIMessageChunk): void {
     const request = this.#approvals.get(approvalId);
     if (!request) return;
@@ -92,7 +95,10 @@ class PartBuilder {
   }
 }
 
-/** Returns what a chunk changes in the part of its tool call. Null for other chunks. */
+/**
+ * Returns the members that a chunk sets in the part of its tool call, such as its state. Returns null for chunks of no
+ * call and for approvals.
+ */
 function toCallMembers({ type, input = null, output = null, errorText = "" }: UIMessageChunk): JsonObject | null {
   switch (type) {
     case "tool-input-start":

@@ -122,7 +122,7 @@ class TurnBuilder {
     if (!isActive) last.chunks.push(...last.mapper.close());
   }
 
-  /** Closes the last turn and starts one with a mapper of its own. */
+  /** Closes the message of the last turn, and appends and returns a new turn with a mapper of its own. */
   #startTurn(message_id: string, user: UIMessage | null): ChatTurnMessages {
     const last = this.turns.at(-1);
     last?.chunks.push(...last.mapper.close());
@@ -133,7 +133,7 @@ class TurnBuilder {
   }
 }
 
-/** Adds interrupts to a turn, and closes its message if there are any. */
+/** Appends the chunks of the interrupts to the turn, and then closes its message. Does nothing without interrupts. */
 function addInterrupts(turn: ChatTurnMessages, interrupts: readonly PendingInterrupt[]): void {
   for (const { id, value } of interrupts) {
     turn.chunks.push(...turn.mapper.map({ type: "interrupt", namespace: [], id, value }));

@@ -49,7 +49,11 @@ function findStoredAnswer({ kwargs, metadata }: Run): StoredAnswerPoint | null {
   };
 }
 
-/** Returns the id of the message that a run writes; null for a run of another client that cannot be replayed. */
+/**
+ * Returns the id of the message that a run writes: that in its stored answer or metadata, else the id of the reply to
+ * the last human message of its input. Returns null if there is none, as for a run of another client, and for a run
+ * whose messages are not streamed.
+ */
 export function findMessageId(run: Run): string | null {
   const { input, command, stream_mode } = run.kwargs;
   if (!Array.isArray(stream_mode) || !stream_mode.includes("messages-tuple")) return null;

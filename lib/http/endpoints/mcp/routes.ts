@@ -52,8 +52,8 @@ const isPublicServer = ({ service: { options } }: RequestContext): boolean =>
 const toolPages = new WeakMap<RequestContext, Map<number, Promise<JsonObject[]>>>();
 
 /**
- * Returns the JSON of the tools. Reads the schemas of each of them. Members that continue a conversation are left out if the
- * options disable them.
+ * Returns the JSON of the tools. Reads the schemas of each of them, one after another. Members that continue a
+ * conversation are omitted if the options disable them.
  */
 async function readPage(context: RequestContext, tools: readonly Tool[]): Promise<JsonObject[]> {
   const { resume_arguments = true } = context.service.options.http?.mcp ?? {};
