@@ -82,6 +82,10 @@ export function langgraph<Hosted extends Readonly<Record<string, GraphLike | Gra
     return { ...settings, graph_id, resumes_on_retry: true, protocol_events: true };
   });
   let loading: Promise<readonly [Serde, CallbackManagerClass]> | undefined;
+  /**
+   * Imports LangChain once, and resolves with the serializer of stored values and the class of callback managers.
+   * Rejects if that fails, and then the next call tries again.
+   */
   const langchain: Host["langchain"] = () => {
     loading ??= Promise.all([load("@langchain/core/messages"), load("@langchain/core/callbacks/manager")]).then(
       ([messages, manager]) => [
@@ -105,6 +109,10 @@ export function langgraph<Hosted extends Readonly<Record<string, GraphLike | Gra
   let version: Promise<string | undefined> | undefined;
   return {
     graphs: () => infos,
+    /**
+     * Resolves with the version of LangGraph as `langgraph_js_version`; without the member if it is unknown. Reads it
+     * once.
+     */
     async versions() {
       version ??= readLangGraphVersion(
         [...sources.values()].flatMap(({ fixedGraph }) => fixedGraph ?? []),

@@ -49,7 +49,10 @@ export function addAgentSchemas(document: Document, agents: readonly AgentJsonSc
   };
 }
 
-/** Returns a different name for each agent, of the characters that the name of a schema may have. */
+/**
+ * Returns the names of the agents for schemas, in their order: other characters become `_`, and a name that is taken
+ * gets a number.
+ */
 function nameAgents(agents: readonly AgentJsonSchemas[]): readonly string[] {
   const names: string[] = [];
   for (const { graph_id } of agents) {
@@ -68,7 +71,11 @@ const createUuidSchema = (base: JsonObject): JsonObject => ({
   properties: { ...(base["properties"] as JsonObject), assistant_id: { type: "string", format: "uuid" } },
 });
 
-/** Returns the schema of requests for the default assistant of an agent. `pointer`: its place in the document. */
+/**
+ * Returns the schema of requests for the default assistant of an agent, with the agent's input, context and resume
+ * values. Input and a context with required members are required only if the agent validates them. `pointer` is the
+ * place of the schema in the document.
+ */
 function createRunSchema(base: JsonObject, agent: AgentJsonSchemas, pointer: string): JsonObject {
   const { graph_id, is_validated } = agent;
   const { required = [] } = base as { readonly required?: readonly string[] };
@@ -99,7 +106,10 @@ function createRunSchema(base: JsonObject, agent: AgentJsonSchemas, pointer: str
 /** Returns the schema of a context that the assistant may have a part of. */
 const omitRequired = ({ required: _, ...schema }: JsonObject): JsonObject => schema;
 
-/** Returns the schema of `command` with the answers of an agent: one, or one for each interrupt id. */
+/**
+ * Returns a copy of the schema of `command` in which `resume` is a value that the agent accepts, an object of such
+ * values by interrupt id, or null.
+ */
 function createCommandSchema(command: JsonObject, resume: JsonObject, pointer: string): JsonObject {
   const [fields, ...alternatives] = command["anyOf"] as unknown as readonly JsonObject[];
   const answers = `${pointer}/anyOf/0/properties/resume/anyOf`;
@@ -121,6 +131,10 @@ function createCommandSchema(command: JsonObject, resume: JsonObject, pointer: s
  * Objects without listed members get `additionalProperties: true`, because generators of types allow no member otherwise.
  */
 function relocate({ $schema: _, $id: __, ...schema }: JsonObject, pointer: string): JsonObject {
+  /**
+   * Returns a copy of a part of the schema. `keyword` is the member that the part belongs to; empty for the elements of
+   * lists and of maps of schemas. Values such as examples are returned as they are.
+   */
   const visit = (part: Json, keyword = ""): Json => {
     if (VALUE_KEYWORDS.includes(keyword)) return part;
     if (Array.isArray(part)) return part.map((element) => visit(element));

@@ -99,7 +99,10 @@ export const chooseDatabase = (option: OptionValue, configured: string | undefin
 
 type EnvVars = Readonly<Record<string, string | undefined>>;
 
-/** An option by its flag, or else by its variable. */
+/**
+ * Returns the value of an option with the name of its source: the flag, else its `GREENROOM_…` variable. Undefined if
+ * neither is set; an empty variable counts as not set.
+ */
 function readOption(name: string, flag: string | undefined, env: EnvVars): OptionValue | undefined {
   if (flag !== undefined) return { value: flag, setting: `--${name}` };
   const setting = `GREENROOM_${name.toUpperCase().replaceAll("-", "_")}`;
@@ -107,7 +110,11 @@ function readOption(name: string, flag: string | undefined, env: EnvVars): Optio
   return value ? { value, setting } : undefined;
 }
 
-/** Throws ConfigError with every problem, each naming its option or variable. `commands`: words that may be meant. */
+/**
+ * Returns the options of the server from flags, else `GREENROOM_…` variables, else defaults. Throws a ConfigError with
+ * every problem, each naming its option or variable, unless help or the version is requested. `commands` are the words
+ * that an unknown first word may mean.
+ */
 export function readCommand(
   args: readonly string[],
   env: EnvVars,
@@ -218,8 +225,9 @@ class Settings {
 }
 
 /**
- * Reads the database of an account command from its options, its variables or the configuration, and the prefix of keys from the
- * configuration. A configuration in code is loaded, with its agents.
+ * Reads the database of an account command from its option, its variable, a configuration in code or the default, in
+ * this order, and the prefix of keys from the configuration. Imports a configuration in code. Rejects with a
+ * ConfigError if the configuration is invalid; unknown options are ignored.
  */
 export async function readDatabaseOptions(
   args: readonly string[],
@@ -242,7 +250,10 @@ export async function readDatabaseOptions(
   };
 }
 
-/** Reads what an account command needs of a configuration in code. Throws a ConfigError for any problem of its keys. */
+/**
+ * Imports a configuration in code, and resolves with its `auth` and its database, without a check of `auth`. Rejects
+ * with a ConfigError for any problem of its keys.
+ */
 async function readModuleOptions(
   file: string,
 ): Promise<{ readonly auth: unknown; readonly database: string | undefined }> {
@@ -251,7 +262,10 @@ async function readModuleOptions(
   return { auth: service.auth, database: code?.database };
 }
 
-/** A database as the log may name it. A URL may carry a password, and a token after the question mark. */
+/**
+ * Returns a database as the log may name it: a Postgres URL without user, password and query, a libSQL URL without the
+ * query, which may hold a token; every other one as it is.
+ */
 export function redactDatabaseUrl(database: string): string {
   if (isPostgres(database)) {
     const { host, pathname } = new URL(database);

@@ -33,7 +33,11 @@ const REFUSED_KEYS: Readonly<Record<string, string>> = {
 
 const EXAMPLE = "Write export default defineConfig({ agents: { … } })";
 
-/** Reads the default export of a module. Throws a ConfigError that names the file if it is no configuration. */
+/**
+ * Imports a configuration in code and returns the settings of its default export; invalid members are left out and
+ * listed in `problems`. Reads the `env` file, too. Rejects with a ConfigError that names the file if it is no
+ * configuration.
+ */
 export async function readConfigModule(file: string): Promise<FileConfig> {
   const absolute = resolve(file);
   const content = await loadConfigObject(absolute);
@@ -68,7 +72,10 @@ export async function readConfigModule(file: string): Promise<FileConfig> {
   };
 }
 
-/** Imports the file and returns its default export. */
+/**
+ * Imports the file and resolves with its default export. Rejects with a ConfigError if the file is missing or fails to
+ * load, or if the export is no object.
+ */
 async function loadConfigObject(file: string): Promise<Readonly<Record<string, unknown>>> {
   const name = basename(file);
   if (!existsSync(file)) throw new ConfigError([`${name}: no such file`]);

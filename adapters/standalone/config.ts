@@ -189,7 +189,10 @@ export function findConfigFile(path: string | undefined, names: readonly string[
   throw new ConfigError([`${OWN_CONFIG_FILES.join(" and ")} are both in ${folder}: remove one of them`]);
 }
 
-/** Returns the configuration file of the server. Throws a ConfigError if there is none, or if there are two. */
+/**
+ * Returns `path` without a check, else the configuration file in this folder, Greenroom's own before `langgraph.json`.
+ * Throws a ConfigError if there is none, or if both of Greenroom's own are there.
+ */
 export function requireConfigFile(path: string | undefined): string {
   const file = findConfigFile(path, [...OWN_CONFIG_FILES, "langgraph.json"]);
   if (file !== undefined) return file;
@@ -199,7 +202,11 @@ export function requireConfigFile(path: string | undefined): string {
   ]);
 }
 
-/** Reads a `greenroom.json` or `langgraph.json`. Throws ConfigError for a file that is no JSON object. */
+/**
+ * Reads a `greenroom.json` or `langgraph.json`. Invalid members are left out and listed in `problems`; keys of
+ * LangGraph that have no effect are listed in `unsupported`. Reads the `env` file, too, but imports no module. Throws a
+ * ConfigError for a file that is no JSON object.
+ */
 export function readConfig(file: string): FileConfig {
   const absolute = resolve(file);
   const content = readContent(file);
@@ -233,7 +240,9 @@ export function readConfig(file: string): FileConfig {
 export const pickServiceOptions = (members: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(members).filter(([name]) => isOption(name)));
 
-/** The JSON object in a file. Throws ConfigError for anything else. */
+/**
+ * Returns the JSON object in a file. Throws a ConfigError that names the file if it is missing, no JSON or no object.
+ */
 export function readContent(file: string): JsonObject {
   let content: unknown;
   try {
@@ -246,7 +255,10 @@ export function readContent(file: string): JsonObject {
   return content;
 }
 
-/** Returns the record without the members that have findings, and adds these to `inputIssues`. */
+/**
+ * Returns the record without the members, at any depth, that do not fit the schema, and adds a finding for each to
+ * `inputIssues`. `at` is the place of the record, for the findings. Returns the same record if all fit.
+ */
 export function dropInvalidMembers(
   schema: Section,
   record: JsonObject,
@@ -259,8 +271,9 @@ export function dropInvalidMembers(
 }
 
 /**
- * In `langgraph.json` a plain function is a factory, as everywhere this file is read. In `greenroom.json` it is the agent
- * itself unless the entry says `"factory": true`: nothing is called at start to find out.
+ * Returns the graphs of a configuration whose file exists; adds the others, and invalid settings, to the lists of
+ * problems. In `langgraph.json` a plain function is a factory of graphs; in `greenroom.json` it is the agent unless the
+ * entry says `"factory": true`. Nothing is imported.
  */
 // biome-ignore lint/complexity/useMaxParams: a value and its file, and the lists that its problems go to
 function readGraphs(
@@ -285,7 +298,11 @@ function readGraphs(
   });
 }
 
-/** The export that a text such as `./file.ts:export` names, or what is wrong with it. */
+/**
+ * Returns the absolute file and the export that a text such as `./file.ts:export` names, relative to the folder of
+ * `file`; the export is `default` if none is named. Returns a text with what is wrong for other values, Python and
+ * missing files.
+ */
 function parseModuleExport(path: unknown, file: string): ModuleExport | string {
   const parts =
     typeof path === "string" ? /^(.+?\.[a-z]+)(?::([\p{ID_Start}$_][\p{ID_Continue}$]*))?$/iu.exec(path) : null;
@@ -296,7 +313,10 @@ function parseModuleExport(path: unknown, file: string): ModuleExport | string {
   return existsSync(absolute) ? { file: absolute, export: parts[2] ?? "default" } : `no such file ${name}`;
 }
 
-/** The options, and apart from them what they take from files. */
+/**
+ * Returns the exports of files that options name, and the options without these. Adds to `problems` what names no
+ * existing file, options that only code can set, and an index of the store without embeddings.
+ */
 function readModules(options: JsonObject, file: string, problems: string[]): Pick<FileConfig, "modules" | "service"> {
   const modules: [ModuleKey, ModuleExport][] = [];
   let service = options;
@@ -317,14 +337,20 @@ function readModules(options: JsonObject, file: string, problems: string[]): Pic
   return { modules: Object.fromEntries(modules), service };
 }
 
-/** A `langgraph.json` may use the prefix that is LangGraph's default, and Greenroom's. */
+/**
+ * Returns the options with both LangGraph's and Greenroom's default prefix for the variables of webhooks. Returns the
+ * same options without webhooks or with a prefix of their own.
+ */
 function withLangGraphPrefix(options: JsonObject): JsonObject {
   const { webhooks } = options;
   if (!isRecord(webhooks) || webhooks.env_prefix !== undefined) return options;
   return { ...options, webhooks: { ...webhooks, env_prefix: ["LG_WEBHOOK_", "SERVICE_WEBHOOK_"] } };
 }
 
-/** Returns the value at a path, and the record without it. */
+/**
+ * Returns the value at a path, undefined if there is none, and a copy of the record without it. Returns the same record
+ * if a part of the path is no object.
+ */
 export function takeAtPath(
   record: JsonObject,
   [name = "", ...path]: readonly string[],
@@ -340,7 +366,11 @@ export function takeAtPath(
 export const findEnvFile = (value: unknown, file: string): string | undefined =>
   typeof value === "string" ? resolve(dirname(file), value) : undefined;
 
-/** Reads `env`: a file of `NAME=value` lines, which may be missing, or the variables themselves. */
+/**
+ * Returns the variables of `env`: those of the object as texts, or of a file of `NAME=value` lines, relative to `file`.
+ * Empty for a missing file, which is added to `warnings`, and for an invalid value or file, which is added to
+ * `problems`. Sets no variable.
+ */
 export function readEnv(value: unknown, file: string, problems: string[], warnings: string[]): Record<string, string> {
   if (value === undefined) return {};
   if (

@@ -24,7 +24,11 @@ Active runs have 300 ms to end before a reload, and are then requeued. If a file
 error and keeps the previous agents. All options of the server, see greenroom --help, work here too.
 `;
 
-/** Serves until SIGTERM or SIGINT. */
+/**
+ * Serves the project and reloads it after each change of its files until SIGTERM or SIGINT, so it does not resolve.
+ * Starts the command of `--run`, else opens a browser at a terminal. A failed reload is printed and the earlier agents
+ * stay. Rejects if the first start fails.
+ */
 export async function develop(options: CommandOptions): Promise<void> {
   const file = resolve(requireConfigFile(options.config));
   const watch = watchFiles(dirname(file));
@@ -75,7 +79,10 @@ export async function develop(options: CommandOptions): Promise<void> {
   }
 }
 
-/** A project that never finishes loading must not block the next load. */
+/**
+ * Settles as `loading`, or rejects with a ConfigError after `seconds`, so that a project that never finishes loading
+ * does not block the next load. The load is not stopped.
+ */
 function withLoadTimeout<T>(loading: Promise<T>, seconds: number): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const then = "Bun" in globalThis ? ". Bun keeps waiting for it: fix the module and restart" : "";
@@ -99,7 +106,10 @@ const BROWSER_COMMANDS: Readonly<Partial<Record<NodeJS.Platform, readonly string
   win32: ["cmd", "/c", "start", ""],
 };
 
-/** No browser is no reason to end: the address is printed. */
+/**
+ * Opens the URL in the browser of the system, in a process of its own. Errors are ignored, because the address is
+ * printed.
+ */
 function openBrowser(url: string): void {
   const [command, ...args] = BROWSER_COMMANDS[process.platform] ?? ["xdg-open"];
   spawn(command as string, [...args, url], { stdio: "ignore", detached: true })

@@ -13,7 +13,10 @@ import { checkSettings, createAgentsExecutor } from "../app-options.ts";
 import type { ConfiguredGraph, ModuleExport } from "./config.ts";
 import { importFile } from "./loader.ts";
 
-/** Imports every graph's file. `problems` names, by key, what cannot be served. LangGraph is loaded only for its graphs. */
+/**
+ * Imports the file of each graph and returns one executor for those that can be served; `problems` has the others by
+ * key, so it does not reject for them. LangGraph is imported only for graphs of LangGraph, as their file would find it.
+ */
 export async function loadGraphs(
   entries: readonly ConfiguredGraph[],
   config: string,
@@ -38,7 +41,10 @@ export async function loadGraphs(
   return { executor: combine(...executors), problems };
 }
 
-/** Returns an export as an agent with settings. A function is a factory of graphs if the configuration says so. Throws for other values. */
+/**
+ * Returns an export as an agent with settings. With `factory`, a function that is no generator is a factory of graphs.
+ * Throws a TypeError that names the export for other values.
+ */
 function toExportedDefinition(value: unknown, name: string, factory: boolean | undefined): HostedDefinition {
   if (factory && typeof value === "function" && !isGenerator(value)) return { graph: value as GraphFactory };
   try {
@@ -48,7 +54,10 @@ function toExportedDefinition(value: unknown, name: string, factory: boolean | u
   }
 }
 
-/** Creates the executor of the agents of a configuration in code. `problems` names, by key, what cannot be served. */
+/**
+ * Creates the executor of the agents of a configuration in code, without those that cannot be served; `problems` has
+ * these by key. Packages are found from the folder of the configuration.
+ */
 export async function loadAgents(
   agents: unknown,
   config: string,
@@ -60,7 +69,10 @@ export async function loadAgents(
   return { executor, problems };
 }
 
-/** Imports what a place names. Rejects with a message for the user. */
+/**
+ * Imports a file and resolves with one of its exports, awaited. Rejects with a message for the user if the file fails
+ * to load or if the export is missing or undefined.
+ */
 export async function loadExport({ file, export: name }: ModuleExport): Promise<unknown> {
   const module = await importFile(file).catch(async (error: unknown) => {
     const { formatLoadError: loadError } = await import("./load-error.ts");
@@ -98,6 +110,10 @@ const moduleKinds: {
   },
   "store.index.embed": {
     description: "a function from texts to vectors, or an object with embedDocuments",
+    /**
+     * Returns the embedding function, or one that calls `embedDocuments` of LangChain's embeddings; undefined for other
+     * values.
+     */
     convert(value) {
       if (typeof value === "function") return value as Embed;
       if (findMethod(value, "embedDocuments") === undefined) return undefined;
@@ -122,7 +138,10 @@ function findMethod(value: unknown, name: string): Method | undefined {
   return typeof candidate === "function" ? (candidate as Method) : undefined;
 }
 
-/** Imports each file. `problems` names, by key, what cannot be used. */
+/**
+ * Imports each file and returns the exports by key, converted to what the option takes. `problems` has, by key, what
+ * fails to load or is of the wrong kind, so it does not reject.
+ */
 export async function loadModules(
   moduleExports: Readonly<Partial<Record<ModuleKey, ModuleExport>>>,
 ): Promise<{ readonly modules: Modules; readonly problems: readonly string[] }> {

@@ -34,7 +34,10 @@ interface OpenapiOptions {
   readonly output: string | undefined;
 }
 
-/** Runs the command and resolves once the document is written. Throws a ConfigError for invalid options or an invalid project. */
+/**
+ * Writes the OpenAPI document to standard output or the file of `--output`, which it replaces; prints the usage with
+ * `--help`. Rejects with a ConfigError for invalid options or an invalid project.
+ */
 export async function runOpenapi(args: readonly string[]): Promise<void> {
   const options = readOptions(args);
   if (options.help) {
@@ -49,6 +52,7 @@ export async function runOpenapi(args: readonly string[]): Promise<void> {
 
 const VALUE_OPTIONS = ["config", "output"];
 
+/** Returns the options of the command. Throws a ConfigError with every problem, unless help is requested. */
 function readOptions(args: readonly string[]): OpenapiOptions {
   const problems: string[] = [];
   const values = new Map<string, string | undefined>();
@@ -70,6 +74,7 @@ function readOptions(args: readonly string[]): OpenapiOptions {
 const writeOutput = (text: string): Promise<void> =>
   new Promise((done, fail) => process.stdout.write(text, (error) => (error ? fail(error) : done())));
 
+/** Writes the file, in place of one that exists. Throws a ConfigError if it cannot be written. */
 function writeDocument(file: string, text: string): void {
   try {
     writeFileSync(resolve(file), text);
@@ -78,6 +83,10 @@ function writeDocument(file: string, text: string): void {
   }
 }
 
+/**
+ * Resolves with the document that the package ships. With `agents`, resolves with a copy for the project, which is
+ * loaded: without disabled routes and with the schemas of its agents.
+ */
 async function createDocument({ agents, config }: OpenapiOptions): Promise<Document> {
   const { default: openapi } = await import("../../lib/http/openapi.json", { with: { type: "json" } });
   const document = openapi as unknown as Document;
@@ -86,7 +95,10 @@ async function createDocument({ agents, config }: OpenapiOptions): Promise<Docum
   return addAgentSchemas(await omitDisabledRoutes(document, http), await readAgentSchemas(executor));
 }
 
-/** Loads the project as the server does. Its warnings and the log of its modules go to standard error. */
+/**
+ * Loads the project as the server does, and resolves with its executor and HTTP options. Its warnings and the log of
+ * its modules go to standard error. While it loads, calls of graphs to their own server get status 503.
+ */
 async function loadExecutor(
   config: string | undefined,
 ): Promise<{ readonly executor: Executor; readonly http: HttpOptions }> {
@@ -107,7 +119,7 @@ async function loadExecutor(
   }
 }
 
-/** Returns the document without the routes that the project disables. */
+/** Returns a copy of the document without the paths of which the project disables all routes. */
 async function omitDisabledRoutes(document: Document, http: HttpOptions): Promise<Document> {
   const table = createRouteTable(ROUTES, "", isDisabledBy(http));
   const paths: Record<string, JsonObject> = {};
@@ -118,6 +130,10 @@ async function omitDisabledRoutes(document: Document, http: HttpOptions): Promis
   return { ...document, paths };
 }
 
+/**
+ * Resolves with the JSON Schemas that each agent declares; null for those it does not. A schema of resume values that
+ * has no JSON Schema is null, too.
+ */
 async function readAgentSchemas(executor: Executor): Promise<readonly AgentJsonSchemas[]> {
   const agents: AgentJsonSchemas[] = [];
   for (const { graph_id, schemas } of executor.graphs()) {

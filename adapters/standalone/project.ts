@@ -21,7 +21,10 @@ export interface Project {
   readonly database: OptionValue;
 }
 
-/** Reads the configuration: a JSON file, or code. `path`: undefined for the one in this folder. */
+/**
+ * Reads the configuration at `path`, or the one in this folder for undefined: a JSON file, or code, which it imports.
+ * Rejects with a ConfigError if there is none.
+ */
 async function loadConfig(path: string | undefined): Promise<FileConfig> {
   const file = requireConfigFile(path);
   if (!isConfigModule(file)) return readConfig(file);
@@ -38,7 +41,10 @@ export interface LoadProjectOptions {
   readonly internalHandler: Handler;
 }
 
-/** Loads the project. Throws a ConfigError with everything that is wrong with it. */
+/**
+ * Reads the configuration, sets its variables, imports its modules, and returns the settings of the service. Logs each
+ * warning once. Rejects with a ConfigError that has everything that is wrong, if anything is.
+ */
 export async function loadProject({
   options,
   log,
@@ -76,6 +82,7 @@ export async function loadProject({
     ...(log.onRunFinished ? { onRunFinished: log.onRunFinished } : {}),
   };
   const problems = [...config.problems, ...loaded.problems, ...moduleProblems];
+  /** Returns a problem with the key that the configuration has for the option. */
   const rename = (problem: string): string =>
     code
       ? problem.replace(/^executor:/, "agents:")
@@ -99,7 +106,10 @@ const loggedWarnings = new Set<string>();
 /** The variables that the last configuration has set. */
 const configuredVariables = new Set<string>();
 
-/** Sets the variables of the configuration. Variables of the shell take precedence, as with .env files. */
+/**
+ * Removes the variables of the earlier configuration from `process.env` and sets those of this one. Variables of the
+ * shell have precedence, as with .env files.
+ */
 function setVariables(env: FileConfig["env"]): void {
   for (const name of configuredVariables) delete process.env[name];
   configuredVariables.clear();
