@@ -84,12 +84,12 @@ export interface ThreadStorage {
 }
 
 /**
- * The threads to prune: these ids, or at most `expired` threads whose TTL has expired, each by its own strategy. Call again until
+ * The threads to prune: these ids, or at most `max_expired` threads whose TTL has expired, each by its own strategy. Call again until
  * none are pruned.
  */
 export type PruneTarget =
   | { readonly thread_ids: readonly string[]; readonly strategy: PruneStrategy }
-  | { readonly expired: number };
+  | { readonly max_expired: number };
 
 /** The storage operations that change the states of threads without a run: updates, copies and pruning. */
 export interface StateStorage {

@@ -251,7 +251,7 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       return (await changes.prune(scope, thread_ids, strategy)).length;
     },
     async expire(limit) {
-      return (await storage.pruneThreads(deploymentScope, { expired: limit }, environment.now())).length;
+      return (await storage.pruneThreads(deploymentScope, { max_expired: limit }, environment.now())).length;
     },
     state: async (scope, thread_id, { subgraphs } = {}) =>
       await states.readStateAt(await requireThread(scope, thread_id), {}, subgraphs),

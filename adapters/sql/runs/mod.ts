@@ -10,10 +10,10 @@ import { countPending, createRun, createRuns, findFirstRunByKey } from "./create
 import { readFrames } from "./frames.ts";
 import { createLeaseStorage } from "./lease.ts";
 import { PendingCounter } from "./pending-counter.ts";
+import { deleteExpired } from "./retention.ts";
 import { toRun } from "./row.ts";
 import { createRunSearchStorage } from "./search.ts";
 import { deleteFeatureRows, deleteRunEvents, deleteRunProgress, stopRuns, toStopArguments } from "./stop.ts";
-import { deleteExpired } from "./sweep.ts";
 
 /** Creates the storage operations on runs, from their creation to their end. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone

@@ -6,7 +6,6 @@ import { RETENTION_TABLES } from "../features.ts";
 import type { Statement } from "../query.ts";
 import { deleteExpiredItems } from "../statements/items.ts";
 import { deleteOldEvents, selectOldEvents } from "../statements/runs-events.ts";
-import { deleteOrphanedThreads, selectOrphanedThread } from "../statements/runs-stop.ts";
 import {
   clearHasFrames,
   clearHasIdempotencyKey,
@@ -20,7 +19,8 @@ import {
   selectOldOfFeature,
   selectStatelessRuns,
   selectUnresumableRuns,
-} from "../statements/runs-sweep.ts";
+} from "../statements/runs-retention.ts";
+import { deleteOrphanedThreads, selectOrphanedThread } from "../statements/runs-stop.ts";
 
 /** The maximum number of rows of frames or events that one batch deletes. */
 const MAX_CHUNKS = 1000;
