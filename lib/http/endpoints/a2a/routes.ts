@@ -1,12 +1,12 @@
 /** The routes of A2A: each assistant is an agent, in versions 1.0 and 0.3 of the protocol. */
-import type { Assistant } from "../../../assistants/mod.ts";
 import { ServiceError } from "../../../errors.ts";
-import { isObject, type Json } from "../../../json.ts";
+import type { Json } from "../../../json.ts";
 import { ClientDisconnectedError } from "../../byte-budget.ts";
 import { parseAssistantId } from "../../parse.ts";
 import { jsonResponse } from "../../respond.ts";
 import { createRouteGroup, type RequestContext, type Route, readAssistantId } from "../../route.ts";
 import { createCardResponse } from "./card.ts";
+import { findMessageProblem } from "./message-input.ts";
 import { cancelTask, getTask, listTasks, subscribeToTask } from "./methods.ts";
 import { createExtensionHeaders } from "./options.ts";
 import {
@@ -76,21 +76,6 @@ function toFailureResponse(
   return jsonResponse(toErrorMessage(header, new A2aError("internal", "Internal error")));
 }
 
-/**
- * Throws an A2aError if the agent's input has members, but no member `messages`. An agent whose input is unknown
- * passes.
- */
-async function requireMessageInput({ resources }: RequestContext, { assistant_id }: Assistant): Promise<void> {
-  const { input_schema } = await resources.assistants.schemas(assistant_id);
-  const members = input_schema && isObject(input_schema.properties) ? Object.keys(input_schema.properties) : [];
-  if (members.length === 0 || members.includes("messages")) return;
-  const memberNames = members.slice(0, 10).join(", ");
-  throw new A2aError(
-    "params",
-    `The agent takes no messages: its input has ${memberNames}, and A2A needs a member messages`,
-  );
-}
-
 /** The methods that change nothing. */
 const READ_METHODS: ReadonlySet<string> = new Set(["GetTask", "ListTasks"]);
 
@@ -103,8 +88,9 @@ async function post(context: RequestContext): Promise<Response> {
     const body = parseBody(headers, await context.bytes());
     header = readRequestHeader(body);
     const request = readRequest(body, headers);
-    await requireMessageInput(context, assistant);
     const { assistant_id, graph_id } = assistant;
+    const problem = await findMessageProblem(context.resources, assistant_id);
+    if (problem !== null) throw new A2aError("params", problem);
     /** Executes the request, and returns its response, or its result as a JSON-RPC response. */
     const respond = async (): Promise<Response> => {
       const result = await dispatch({ context, request, assistant_id, graph_id });
