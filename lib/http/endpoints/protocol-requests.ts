@@ -68,7 +68,10 @@ export async function readProtocolRequest(
   }
 }
 
-/** Returns the newest run of a request, from one of its runs on, and whether the thread continued with another input. */
+/**
+ * Returns the newest run of a request, from one of its runs on: the last of the resuming runs that follow it without
+ * another input. `isSuperseded` is true if the thread continued with another input.
+ */
 async function findNewestRun(
   runs: ProtocolResources["runs"],
   from: Run,
@@ -123,8 +126,8 @@ export async function dismissInterrupts(
 export const UNANSWERED_ERROR = "QuestionLapsed";
 
 /**
- * Returns the result of the newest run as `join` does, also after later runs of the thread; waits for a run that is active. An
- * interrupt that the thread continued without is an error.
+ * Returns the result of the newest run as `join` does; waits for a run that is active. After a later input, reads the
+ * values at the run's checkpoint. An interrupt that the thread continued without becomes an `__error__`.
  */
 export async function readProtocolResult(
   { runs, threads }: ProtocolResources,

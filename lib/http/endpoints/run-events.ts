@@ -202,7 +202,10 @@ export class RunEventMapper {
       .flatMap((messageEvent) => this.#mapMessageEvent(messageEvent));
   }
 
-  /** Maps a tool message to its result, once for each id; none without an id or a call. */
+  /**
+   * Maps a tool message to its result. Returns no event for a message whose id was mapped before, and for one without
+   * an id or a call.
+   */
   #mapToolMessage(message: JsonObject, metadata: JsonObject): RunEvent[] {
     const { id, tool_call_id = null, name = null, content = "", status } = message;
     if (typeof id !== "string" || typeof tool_call_id !== "string" || this.#toolMessageIds.has(id)) return [];

@@ -171,7 +171,7 @@ function readAction({ messages, trigger, messageId, resume = null }: ChatBody): 
 export const readVersion = (ai_sdk: string | undefined): AiVersion =>
   parseInput(v.object({ ai_sdk: version }), { ai_sdk }, badRequestError).ai_sdk;
 
-/** Returns the approval responses in the parts of a message, by approval id. */
+/** Returns the approval responses in the parts of a message, by approval id. Ignores requests without a response. */
 const readApprovals = (message: ListedMessage): ReadonlyMap<string, ApprovalResponse> =>
   new Map(
     filterParts(respondedPart, message).map(({ approval: { id, approved, reason } }) => [

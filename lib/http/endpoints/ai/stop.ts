@@ -117,7 +117,10 @@ class StreamedMessages {
   /** The last message of an attempt, once the next attempt has started. It is lost unless that attempt continues it. */
   #lost: string | null = null;
 
-  /** Keeps the text of AI messages outside of subagents. A message that a later attempt emits again replaces the lost one. */
+  /**
+   * Keeps the text of AI messages outside of subagents in `byId`. A message that opens in a later attempt replaces the
+   * last one of the attempt before, which is lost; with the same id it is continued.
+   */
   add(event: RunEvent): void {
     if (event.type === "start") this.#lost = this.#last;
     if (!("message_id" in event) || isSubagent(event.namespace)) return;

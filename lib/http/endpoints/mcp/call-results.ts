@@ -91,8 +91,8 @@ export async function createEndedResult(
 }
 
 /**
- * Elicits input on the open response until the call is done, and creates its result: also if it was cancelled, still waits, or
- * the server stops.
+ * Elicits input on the open response until the call is done, and returns its response: the result of the tool, a tool
+ * error if it was cancelled or the server stops, or how to continue if it still waits.
  */
 export async function createElicitedResult(
   toolCall: ToolCallContext,

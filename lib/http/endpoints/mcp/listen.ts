@@ -54,8 +54,8 @@ export async function subscribeToTasks(
   };
 
   /**
-   * Reads a task and adds a notification if its state has changed. A task that has ended is watched no longer. Returns false for
-   * an absent task.
+   * Reads a task and adds a notification if its state has changed. Watches it from then on, unless it has ended.
+   * Returns false for a task that is absent or hidden. Rejects with other errors.
    */
   async function checkTask(taskId: string): Promise<boolean> {
     await context.waitForNextTick();

@@ -42,7 +42,10 @@ export const createMessageFrame = (message: JsonObject, isLast = false): Frame =
   ...(isLast ? { last: true } : {}),
 });
 
-/** Creates a reader of the messages of a tool call. The last one is the response. Without a token there is no progress. */
+/**
+ * Creates a reader of the messages of a tool call: requests to the client, progress if there is a token, and the
+ * response as the last. Leaving it before the response leaves the call.
+ */
 export function createToolCallMessages(
   context: RequestContext,
   progressToken: string | number | undefined,

@@ -41,8 +41,8 @@ function findLastReply(messages: Json | undefined): JsonObject[] {
 }
 
 /**
- * Converts the final values to a result: the last reply as content, else the values as JSON, and the other members as structured
- * content. `members` are those of the output; null for all.
+ * Converts the final values to a result: the last reply as content, or the values as JSON without one, and the members
+ * other than `messages` as structured content, if there are any. `members` are those of the output; null means all.
  */
 function toToolResult(values: Json, members: ReadonlySet<string> | null): JsonObject {
   const { __interrupt__: _, ...state } = isObject(values) ? values : {};

@@ -65,8 +65,8 @@ export async function resumeProtocolRequest(
 }
 
 /**
- * Adds resume values: stores them in the thread's metadata, or starts the run once all are known. Does nothing without entries.
- * Throws the errors of a new run.
+ * Adds resume values. Starts the run that resumes the call once each interrupt has one; until then stores them in the
+ * metadata of the thread. Does nothing without entries. Throws the errors of a new run.
  */
 export async function addResumeEntries(
   context: RequestContext,

@@ -273,7 +273,11 @@ const rejectMethod = (): Response =>
 
 const RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource";
 
-/** Returns the `www-authenticate` header with the URL of the resource metadata and the scopes; undefined if it is not configured. */
+/**
+ * Returns the `www-authenticate` header of an error: for `unauthenticated` with the URL of the resource metadata, for
+ * `forbidden` also with the scopes. Returns undefined for other errors, without scopes for `forbidden`, and if it is
+ * not configured.
+ */
 function challenge({ http }: ServiceOptions, base_url: string, error: ServiceError): string | undefined {
   const { scopes_supported: scopes = [] } = http?.mcp?.protected_resource ?? {};
   if (!http?.mcp?.protected_resource) return undefined;

@@ -99,7 +99,8 @@ function listInputRequests(
 }
 
 /**
- * Reads the state of a task as its status with requests, result or error. Starts the run that resumes it if a crash prevented
+ * Reads the state of a task: `working`, `cancelled`, `input_required` with requests, `completed` with a result, or
+ * `failed`. It is `working`, too, while only a person can answer. Starts the run that resumes it if a crash prevented
  * that.
  */
 async function readTaskState(

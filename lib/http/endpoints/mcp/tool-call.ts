@@ -155,8 +155,9 @@ const cancelsOnDisconnect = (toolCall: ToolCallContext): boolean =>
   toolCall.request.isModern && getTaskDelay(toolCall) !== 0;
 
 /**
- * Starts a run on a new thread or the named conversation, joins a call that this one repeats, or resumes interrupts for the
- * model. Arguments that do not fit the schema give a tool error.
+ * Starts a run on the named conversation, or on a new thread with an expiry, and returns the pending call. Resumes
+ * interrupts if there is a resume value, and joins a call that this one repeats. Arguments that do not fit the schema
+ * give a tool error.
  */
 async function startToolCall(toolCall: ToolCallContext, args: JsonObject): Promise<JsonObject | PendingToolCall> {
   const { context, tool, signature } = toolCall;
@@ -405,8 +406,8 @@ async function waitForResult(
 }
 
 /**
- * Creates the pending tool call of a run. For a client that polls, it becomes a task after `task_after_ms`. Its response never
- * rejects: errors become messages, unknown ones are logged.
+ * Creates the pending tool call of a run, which it waits for or elicits input for in the background. For a client that
+ * polls, it can become a task. Its response never rejects: errors become messages, unknown ones are logged.
  */
 function createPendingToolCall(toolCall: ToolCallContext, earlierRun: Run | null, wait: RunWait): PendingToolCall {
   const { context, request } = toolCall;

@@ -92,7 +92,10 @@ export function listTools(resources: AssistantResources, graphs: readonly string
   return tools;
 }
 
-/** Returns the tools of the assistants, sorted by unique names. A name that is taken gets a suffix; assistants may opt out. */
+/**
+ * Returns the tools of the assistants of these graphs, sorted by their unique names. A name that is taken gets a
+ * suffix; an assistant is omitted if that is taken, too, or its metadata say so.
+ */
 async function readTools(resources: AssistantResources, graphs: readonly string[]): Promise<Tool[]> {
   const usedNames = new Set<string>();
   const tools: Tool[] = [];
@@ -145,8 +148,9 @@ export const readOutputMembers = async (
 ): Promise<ReadonlySet<string> | null> => readMemberNames((await assistants.schemas(assistant_id)).output_schema);
 
 /**
- * Reads the arguments of a tool from the schemas of its graph. A tool that only needs messages also takes a text `message`. The
- * two arguments of every tool are renamed if the graph has members of these names. Throws `not_found`.
+ * Reads the arguments and the output members of a tool from the schemas of its graph. A tool that only needs messages
+ * also takes a text `message`. The arguments `thread_id` and `resume` are renamed if the graph has members of these
+ * names, and are not in the schema. Throws `not_found`.
  */
 export async function readToolSignature(
   { assistants }: AssistantResources,
