@@ -26,23 +26,23 @@ const MAX_RETRIES = 60;
  * ```
  */
 export function resumingFetch(fetch: Fetch = (input, init) => globalThis.fetch(input, init)): typeof globalThis.fetch {
-  const resuming: Fetch = async (input, init = {}) => {
+  const fetchWithRejoin: Fetch = async (input, init = {}) => {
     const response = await fetch(input, init);
-    const resumeUrl = findResumeUrl(input, init);
+    const streamUrl = findStreamUrl(input, init);
     const isChat = response.headers.has("x-vercel-ai-ui-message-stream");
-    if (!isChat || !response.body || resumeUrl === null) return response;
+    if (!isChat || !response.body || streamUrl === null) return response;
     const { status, headers } = response;
-    const body = createResumedBody(response.body, init.signal ?? undefined, (lastEventId) =>
-      fetch(resumeUrl, { ...init, method: "GET", body: null, headers: withLastEventId(init.headers, lastEventId) }),
+    const body = createContinuedBody(response.body, init.signal ?? undefined, (lastEventId) =>
+      fetch(streamUrl, { ...init, method: "GET", body: null, headers: withLastEventId(init.headers, lastEventId) }),
     );
     return new Response(body, { status, headers });
   };
   // Some runtimes add members to their `fetch`, which transports do not use.
-  return resuming as typeof globalThis.fetch;
+  return fetchWithRejoin as typeof globalThis.fetch;
 }
 
-/** Returns the URL that resumes the stream of a chat, or null if the request has no chat id. */
-function findResumeUrl(input: string | URL | Request, { method = "GET", body }: RequestInit): string | null {
+/** Returns the URL at which the stream of a chat continues, or null if the request has no chat id. */
+function findStreamUrl(input: string | URL | Request, { method = "GET", body }: RequestInit): string | null {
   const url = input instanceof Request ? input.url : String(input);
   if (method === "GET") return url;
   try {
@@ -75,7 +75,7 @@ const delay = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
   });
 
 /** Whole events of a body, and then of the bodies that follow it, up to `[DONE]`. */
-function createResumedBody(
+function createContinuedBody(
   firstBody: ReadableStream<Uint8Array>,
   signal: AbortSignal | undefined,
   fetchNextBody: (lastEventId: string) => Promise<Response>,
@@ -96,7 +96,7 @@ function createResumedBody(
    * Opens the next body after a break, which continues behind the last event. Tries for a while, with delays. Rejects with a
    * TypeError at the end, and at once for a status below 500, and with the reason of the signal.
    */
-  async function resume(): Promise<void> {
+  async function openNextBody(): Promise<void> {
     unfinished = "";
     for (let retries = 0; retries < MAX_RETRIES; retries++) {
       await delay(RETRY_DELAYS_MS[retries] ?? (RETRY_DELAYS_MS.at(-1) as number), signal);
@@ -119,7 +119,7 @@ function createResumedBody(
         const text = await readText();
         signal?.throwIfAborted();
         if (text === null) {
-          await resume();
+          await openNextBody();
           continue;
         }
         const eventsEnd = (unfinished + text).lastIndexOf("\n\n") + 2;

@@ -36,9 +36,9 @@ import {
   createTurnMetadata,
   findMessageId,
   namesRun,
-  parseResumePoint,
-  type ResumePoint,
+  parseStreamPosition,
   readRunsWithAnswers,
+  type StreamPosition,
 } from "./turn.ts";
 
 /** The stream of a message. `run` is null if no run of the thread wrote it last. */
@@ -341,8 +341,8 @@ function canReplay(run: Run, { now, replay_ms = REPLAY_MS }: Pick<ChatRunOptions
   return isActive(run) || (now !== undefined && now() - Date.parse(run.updated_at) < replay_ms);
 }
 
-/** The options of a page that resumes a stream after a reload or a broken connection. */
-export interface ResumeOptions extends Pick<ChatRunOptions, "now" | "replay_ms"> {
+/** The options of a page that continues a stream after a reload or a broken connection. */
+export interface RejoinOptions extends Pick<ChatRunOptions, "now" | "replay_ms"> {
   readonly ai_sdk: ChatRequest["ai_sdk"];
   /** The header `Last-Event-ID`. */
   readonly last_event_id: string | null;
@@ -353,10 +353,10 @@ export interface ResumeOptions extends Pick<ChatRunOptions, "now" | "replay_ms">
  * start. Returns null without a run, for a run of another client, and for one that ended too long ago to be replayed.
  * Creates no run.
  */
-export async function resumeTurn(
+export async function rejoinTurn(
   resources: ChatResources,
   chat_id: string,
-  options: ResumeOptions,
+  options: RejoinOptions,
 ): Promise<ChatStream | null> {
   const thread_id = await resources.threads.idOf(chat_id);
   const newest = await resources.runs.list(thread_id, { limit: 20 }).catch(nullIfNotFound);
@@ -364,10 +364,10 @@ export async function resumeTurn(
   // A client with events of a run continues with that run, even if later ones exist.
   const run = newest?.find((candidate) => namesRun(last_event_id, candidate)) ?? newest?.[0];
   if (!run || findMessageId(run) === null) return null;
-  const resumePoint: ResumePoint | null = parseResumePoint(last_event_id, run);
+  const streamPosition: StreamPosition | null = parseStreamPosition(last_event_id, run);
   if (!canReplay(run, options)) return null;
   const prelude = await createPrelude(resources, run, options.ai_sdk);
   if (!prelude) return null;
   const { frames } = await resources.runs.joinStream(thread_id, run.run_id);
-  return { run, frames: createChunkFrames(run, prelude, frames, { resumePoint }) };
+  return { run, frames: createChunkFrames(run, prelude, frames, { streamPosition }) };
 }

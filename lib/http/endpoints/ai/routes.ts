@@ -13,7 +13,7 @@ import {
 } from "../../route.ts";
 import { readRunOriginFromHeaders } from "../../run-request.ts";
 import { createEventStreamResponse } from "../../sse.ts";
-import { type ChatStream, resumeTurn, startTurn } from "./chat.ts";
+import { type ChatStream, rejoinTurn, startTurn } from "./chat.ts";
 import { toUIMessages } from "./messages.ts";
 import { chatBody, parseChatRequest, readRunMembers, readVersion } from "./requests.ts";
 import { stopTurn } from "./stop.ts";
@@ -60,7 +60,7 @@ export const AI_ROUTES: readonly Route[] = [
       const last_event_id = context.request.headers.get("last-event-id");
       const ai_sdk = readVersion(getSearchParams(context).get("ai_sdk") ?? undefined);
       const options = { ai_sdk, last_event_id, ...getReplayOptions(context) };
-      const stream = await resumeTurn(context.resources, readPathSegment(context, "chat_id"), options);
+      const stream = await rejoinTurn(context.resources, readPathSegment(context, "chat_id"), options);
       return stream ? createStreamResponse(context, stream) : noContentResponse();
     },
   }),

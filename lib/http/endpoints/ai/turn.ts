@@ -182,7 +182,7 @@ async function readMessagesBefore(
 const getRunPrefix = (run_id: string): string => run_id.slice(0, 8);
 
 /** The last frame and chunk that a client has. */
-export interface ResumePoint {
+export interface StreamPosition {
   readonly frame: number;
   /** Infinity stands for all chunks of the frame. */
   readonly chunk: number;
@@ -192,7 +192,10 @@ export interface ResumePoint {
  * Parses a `Last-Event-ID`. Returns null if it does not belong to the run. An id without an index of a chunk means the
  * whole frame.
  */
-export function parseResumePoint(last_event_id: string | null, { run_id }: Pick<Run, "run_id">): ResumePoint | null {
+export function parseStreamPosition(
+  last_event_id: string | null,
+  { run_id }: Pick<Run, "run_id">,
+): StreamPosition | null {
   const [, prefix, frame, chunk] = /^([0-9a-f]{8})-(\d{1,16})(?:-(\d{1,6}))?$/.exec(last_event_id?.trim() ?? "") ?? [];
   if (prefix !== getRunPrefix(run_id)) return null;
   return { frame: Number(frame), chunk: chunk === undefined ? Number.POSITIVE_INFINITY : Number(chunk) };
@@ -200,13 +203,13 @@ export function parseResumePoint(last_event_id: string | null, { run_id }: Pick<
 
 /** Returns true if `Last-Event-ID` belongs to the run. */
 export const namesRun = (last_event_id: string | null, run: Pick<Run, "run_id">): boolean =>
-  parseResumePoint(last_event_id, run) !== null;
+  parseStreamPosition(last_event_id, run) !== null;
 
 const DONE = "[DONE]";
 
 /**
  * Creates the event stream of a message: its prelude, then the chunks of the run, then `[DONE]`. Omits what lies before
- * `resumePoint`, and chunks that the client knows if it has the answer. The last chunk of a frame has the id of the
+ * `streamPosition`, and chunks that the client knows if it has the answer. The last chunk of a frame has the id of the
  * frame; earlier ones add their index.
  */
 export function createChunkFrames(
@@ -214,9 +217,9 @@ export function createChunkFrames(
   { mapper, chunks }: Prelude,
   frames: Reader<Frame>,
   {
-    resumePoint = null,
+    streamPosition = null,
     clientHasAnswer = false,
-  }: { readonly resumePoint?: ResumePoint | null; readonly clientHasAnswer?: boolean } = {},
+  }: { readonly streamPosition?: StreamPosition | null; readonly clientHasAnswer?: boolean } = {},
 ): Reader<Frame> {
   const prefix = getRunPrefix(run.run_id);
   const runEvents = readRunEvents(frames);
@@ -226,8 +229,8 @@ export function createChunkFrames(
   /** Returns the frame of a chunk; undefined if the client has it. There is one call per token. */
   function createChunkFrame(chunk: UIMessageChunk, index: number, last: boolean): Frame | undefined {
     if (
-      resumePoint !== null &&
-      (frameId < resumePoint.frame || (frameId === resumePoint.frame && index <= resumePoint.chunk))
+      streamPosition !== null &&
+      (frameId < streamPosition.frame || (frameId === streamPosition.frame && index <= streamPosition.chunk))
     )
       return undefined;
     return {
