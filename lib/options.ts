@@ -133,7 +133,7 @@ export interface ServiceOptions<Types extends Graphs = Graphs> {
   readonly crons?: {
     /** False: this process fires none. Default true. */
     readonly enabled?: boolean;
-    /** A missed tick is fired late if it is not older than this. Default 3,600,000. */
+    /** A missed fire time fires late if it is not older than this. Default 3,600,000. */
     readonly misfire_grace_ms?: number;
     /** Disables a cron after so many failed runs in a row. Default: never. */
     readonly max_failures?: number;
