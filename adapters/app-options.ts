@@ -57,7 +57,10 @@ export function findDatabaseProblems(database: unknown): string[] {
   ];
 }
 
-/** The options of the handler, and those of the HTTP side of the service. */
+/**
+ * Returns the options of the handler, and the other ones, which are those of the service. Members that are undefined
+ * are left out. A value that is no object is returned as the second, so that the service reports it.
+ */
 export function splitHttpOptions(
   http: (HttpOptions & HandlerOptions) | undefined = {},
 ): readonly [HandlerOptions, HttpOptions] {
@@ -71,7 +74,10 @@ export function splitHttpOptions(
   ];
 }
 
-/** Returns the problems of the service options, under the names of the options of `createApp`. Omits those in `knownProblems`. */
+/**
+ * Returns the problems of the service options, under the names of the options of `createApp`, also for agents without
+ * an executor. Omits keys that are in `knownProblems`. Empty if nothing is wrong.
+ */
 export function findServiceProblems(
   agents: unknown,
   settings: Omit<ServiceOptions, "storage">,
@@ -81,7 +87,10 @@ export function findServiceProblems(
   return findSettingsProblems(settings, Object.keys(agents ?? {}), knownProblems, rename);
 }
 
-/** Adds what is wrong with the settings of an agent to `problems`. Returns the agent without them: its executor would refuse them again. */
+/**
+ * Adds what is wrong with the settings of an agent to `problems`. Returns a copy of the agent without its unknown
+ * members, which its executor would refuse again.
+ */
 export function checkSettings(
   definition: HostedDefinition,
   problems: string[],
