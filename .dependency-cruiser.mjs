@@ -134,9 +134,9 @@ const ALLOWED = [
   },
   {
     name: "app",
-    path: "^adapters/(?:app|app-options|database)\\.ts$",
+    path: "^adapters/(?:app|app-options|database|define-config)\\.ts$",
     may: [
-      "^adapters/(?:agents|app-options|database)\\.ts$",
+      "^adapters/(?:agents|app-options|database|define-config)\\.ts$",
       "^adapters/(?:sql|sqlite|libsql|postgres)/",
       "^lib/(?:mod|validation|storage/types|executor/contract|http/(?:handler|options))\\.ts$",
     ],
@@ -179,7 +179,10 @@ const ALLOWED = [
     path: "^adapters/standalone/",
     may: [
       "^adapters/",
-      "^lib/(?:mod|environment|validation|storage/types|executor/contract|http/handler)\\.ts$",
+      "^lib/(?:mod|environment|json|validation|storage/types)\\.ts$",
+      "^lib/executor/(?:contract|json-schemas)\\.ts$",
+      "^lib/http/(?:handler|route-table|routes/mod)\\.ts$",
+      "^lib/http/openapi\\.json$",
       "^package\\.json$",
       ANY_NODE,
     ],

@@ -20,6 +20,7 @@ export type {
   GraphDefinition,
   GraphFactory,
   GraphLike,
+  LangGraphOptions,
 } from "./langgraph/mod.ts";
 
 /**
@@ -31,7 +32,8 @@ export type AnyAgent = AgentFunction | AgentDefinition | GraphLike | GraphDefini
 /** Agents by name. */
 export type Agents = Readonly<Record<string, AnyAgent>>;
 
-type HostedDefinition = AgentDefinition | GraphDefinition;
+/** An agent or a graph with its settings. */
+export type HostedDefinition = AgentDefinition | GraphDefinition;
 
 /** The longest time of a timer. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -71,7 +73,10 @@ export function findSettingsProblems(
   }
 }
 
-/** An executor for one agent. Rejects with a message for the user when the value is no agent. */
+/**
+ * Creates an executor for one agent. Imports LangGraph only for a graph. A function that turns out to create graphs
+ * fails its run. Rejects with a message for the user if the value is no agent.
+ */
 export async function createAgentExecutor(
   graph_id: string,
   agent: unknown,
@@ -84,7 +89,10 @@ export async function createAgentExecutor(
   return langgraph({ [graph_id]: definition }, options);
 }
 
-/** The agent with its settings. Throws a TypeError for a value that cannot be one. */
+/**
+ * Returns the agent with its settings: an object that has `agent` or `graph` as it is, a function as `agent`, and a
+ * compiled graph, a builder or another class instance as `graph`, without a check. Throws a TypeError for other values.
+ */
 export function toAgentDefinition(agent: unknown): HostedDefinition {
   if (typeof agent === "function") return { agent: agent as AgentFunction };
   if (typeof agent !== "object" || agent === null) throw new TypeError(NOT_AN_AGENT);
@@ -100,7 +108,7 @@ export function toAgentDefinition(agent: unknown): HostedDefinition {
 const NOT_AN_AGENT =
   "is neither a function nor a LangGraph.js graph. Give a function, a graph, { agent: function } or { graph: graph or factory }";
 
-/** True for `{ … }`, also of another realm. */
+/** Returns true for an object that is no class instance, such as `{ … }`, also of another realm. */
 function isPlainObject(value: object): boolean {
   const prototype = Object.getPrototypeOf(value) as object | null;
   return prototype === null || Object.getPrototypeOf(prototype) === null;
@@ -113,11 +121,15 @@ const FACTORY_WITHOUT_GRAPH =
 const RETURNS_GRAPH =
   /(?:\breturn\b|=>)[^;]*?(?:\.compile|\bcreate(?:React)?Agent)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*;?\s*\}?$/;
 
-/** Nothing is called at start to find a factory that was given as an agent: its code shows it then, or its first result. */
+/**
+ * Returns a function that calls the agent and refuses a graph as its result, because a factory of graphs was given as
+ * an agent. Throws a TypeError at once if the code of the function shows that. Nothing is called to find out.
+ */
 function rejectFactories(agent: AgentFunction): AgentFunction {
   const isGenerator = /Generator/.test(Object.prototype.toString.call(agent));
   if (!isGenerator && RETURNS_GRAPH.test(Function.prototype.toString.call(agent)))
     throw new TypeError(FACTORY_WITHOUT_GRAPH);
+  /** Returns the result as it is. Throws a TypeError for a graph or a builder. */
   const refuseGraph = (result: unknown): unknown => {
     if (typeof result !== "object" || result === null) return result;
     if ("lg_is_pregel" in result || ("compile" in result && "addNode" in result))

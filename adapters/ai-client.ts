@@ -12,8 +12,9 @@ const RETRY_DELAYS_MS = [1_000, 2_000, 4_000, 5_000];
 const MAX_RETRIES = 60;
 
 /**
- * A `fetch` for `DefaultChatTransport`. When the body of a chat breaks, it asks for what follows the last event, and goes on in the same
- * body: the page sees a pause.
+ * Returns a `fetch` for `DefaultChatTransport`. When the body of a chat breaks, it requests what follows the last
+ * event, and continues in the same body: the page sees a pause. Other responses are returned as they are, and so is
+ * that of a chat without an id.
  *
  * @example
  * ```ts
@@ -26,23 +27,26 @@ const MAX_RETRIES = 60;
  * ```
  */
 export function resumingFetch(fetch: Fetch = (input, init) => globalThis.fetch(input, init)): typeof globalThis.fetch {
-  const resuming: Fetch = async (input, init = {}) => {
+  const fetchWithRejoin: Fetch = async (input, init = {}) => {
     const response = await fetch(input, init);
-    const resumeUrl = findResumeUrl(input, init);
+    const streamUrl = findStreamUrl(input, init);
     const isChat = response.headers.has("x-vercel-ai-ui-message-stream");
-    if (!isChat || !response.body || resumeUrl === null) return response;
+    if (!isChat || !response.body || streamUrl === null) return response;
     const { status, headers } = response;
-    const body = createResumedBody(response.body, init.signal ?? undefined, (lastEventId) =>
-      fetch(resumeUrl, { ...init, method: "GET", body: null, headers: withLastEventId(init.headers, lastEventId) }),
+    const body = createContinuedBody(response.body, init.signal ?? undefined, (lastEventId) =>
+      fetch(streamUrl, { ...init, method: "GET", body: null, headers: withLastEventId(init.headers, lastEventId) }),
     );
     return new Response(body, { status, headers });
   };
   // Some runtimes add members to their `fetch`, which transports do not use.
-  return resuming as typeof globalThis.fetch;
+  return fetchWithRejoin as typeof globalThis.fetch;
 }
 
-/** Returns the URL that resumes the stream of a chat, or null if the request has no chat id. */
-function findResumeUrl(input: string | URL | Request, { method = "GET", body }: RequestInit): string | null {
+/**
+ * Returns the URL at which the stream of a chat continues: that of a GET request itself, else one below it with the chat id
+ * of the body. Null if the body is no JSON or has no id.
+ */
+function findStreamUrl(input: string | URL | Request, { method = "GET", body }: RequestInit): string | null {
   const url = input instanceof Request ? input.url : String(input);
   if (method === "GET") return url;
   try {
@@ -74,8 +78,12 @@ const delay = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
     });
   });
 
-/** Whole events of a body, and then of the bodies that follow it, up to `[DONE]`. */
-function createResumedBody(
+/**
+ * Returns a body of the complete events of `firstBody`, and then of the bodies that continue it after a break, up to
+ * `[DONE]`. `fetchNextBody` gets the id of the last complete event. Rejects reads if it cannot be continued or the
+ * signal aborts.
+ */
+function createContinuedBody(
   firstBody: ReadableStream<Uint8Array>,
   signal: AbortSignal | undefined,
   fetchNextBody: (lastEventId: string) => Promise<Response>,
@@ -86,17 +94,18 @@ function createResumedBody(
   let unfinished = "";
   let lastEventId = "";
 
-  /** The next text of the body that is read; null when it broke. */
+  /** Resolves with the next text of the body that is read; null when that ends or breaks. */
   async function readText(): Promise<string | null> {
     const { value, done } = await reader.read().catch((): { value?: Uint8Array; done: boolean } => ({ done: true }));
     return done || !value ? null : decoder.decode(value, { stream: true });
   }
 
   /**
-   * Opens the next body after a break, which continues behind the last event. Tries for a while, with delays. Rejects with a
-   * TypeError at the end, and at once for a status below 500, and with the reason of the signal.
+   * Opens the next body after a break, behind the last complete event, and drops what came after that. Tries a few
+   * times, with delays. Rejects with a TypeError at the end, at once for a status below 500 other than 200, and with
+   * the reason of the signal.
    */
-  async function resume(): Promise<void> {
+  async function openNextBody(): Promise<void> {
     unfinished = "";
     for (let retries = 0; retries < MAX_RETRIES; retries++) {
       await delay(RETRY_DELAYS_MS[retries] ?? (RETRY_DELAYS_MS.at(-1) as number), signal);
@@ -119,7 +128,7 @@ function createResumedBody(
         const text = await readText();
         signal?.throwIfAborted();
         if (text === null) {
-          await resume();
+          await openNextBody();
           continue;
         }
         const eventsEnd = (unfinished + text).lastIndexOf("\n\n") + 2;

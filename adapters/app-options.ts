@@ -11,7 +11,14 @@ import {
   stringEnum,
   stringMatching,
 } from "../lib/validation.ts";
-import { AGENT_SETTINGS, createAgentExecutor, findSettingsProblems, toAgentDefinition } from "./agents.ts";
+import {
+  AGENT_SETTINGS,
+  createAgentExecutor,
+  findSettingsProblems,
+  type HostedDefinition,
+  type LangGraphOptions,
+  toAgentDefinition,
+} from "./agents.ts";
 import { type DatabaseOptions, findUrlProblem } from "./database.ts";
 
 /** The names of the database options in errors. */
@@ -50,7 +57,10 @@ export function findDatabaseProblems(database: unknown): string[] {
   ];
 }
 
-/** The options of the handler, and those of the HTTP side of the service. */
+/**
+ * Returns the options of the handler, and the other ones, which are those of the service. Members that are undefined
+ * are left out. A value that is no object is returned as the second, so that the service reports it.
+ */
 export function splitHttpOptions(
   http: (HttpOptions & HandlerOptions) | undefined = {},
 ): readonly [HandlerOptions, HttpOptions] {
@@ -64,7 +74,10 @@ export function splitHttpOptions(
   ];
 }
 
-/** Returns the problems of the service options, under the names of the options of `createApp`. Omits those in `knownProblems`. */
+/**
+ * Returns the problems of the service options, under the names of the options of `createApp`, also for agents without
+ * an executor. Omits keys that are in `knownProblems`. Empty if nothing is wrong.
+ */
 export function findServiceProblems(
   agents: unknown,
   settings: Omit<ServiceOptions, "storage">,
@@ -74,8 +87,32 @@ export function findServiceProblems(
   return findSettingsProblems(settings, Object.keys(agents ?? {}), knownProblems, rename);
 }
 
-/** An executor of all agents that can be hosted; the others are named in `problems`. */
-export async function createAgentsExecutor(agents: unknown, problems: string[]): Promise<Executor> {
+/**
+ * Adds what is wrong with the settings of an agent to `problems`. Returns a copy of the agent without its unknown
+ * members, which its executor would refuse again.
+ */
+export function checkSettings(
+  definition: HostedDefinition,
+  problems: string[],
+  ...loc: readonly string[]
+): HostedDefinition {
+  const schema = "agent" in definition ? FUNCTION_SCHEMA : GRAPH_SCHEMA;
+  problems.push(...findProblems(schema, definition, ...loc));
+  const entries = Object.entries<unknown>({ ...definition }).filter(
+    ([name, setting]) => Object.hasOwn(schema.members, name) && findProblems(schema, { [name]: setting }).length === 0,
+  );
+  return Object.fromEntries(entries) as unknown as HostedDefinition;
+}
+
+/**
+ * Creates an executor of all agents that can be hosted, and adds what is wrong with the others to `problems`. `createOptions` returns
+ * the options of a graph, and may reject with a message for the user.
+ */
+export async function createAgentsExecutor(
+  agents: unknown,
+  problems: string[],
+  createOptions?: (graph: unknown) => Promise<LangGraphOptions>,
+): Promise<Executor> {
   const executors: Executor[] = [];
   const agentEntries = typeof agents === "object" && agents !== null ? Object.entries(agents) : [];
   if (agentEntries.length === 0)
@@ -83,10 +120,9 @@ export async function createAgentsExecutor(agents: unknown, problems: string[]):
   for (const [name, agent] of agentEntries) {
     const key = `agents.${name}`;
     try {
-      const definition = toAgentDefinition(agent);
-      const schema = "agent" in definition ? FUNCTION_SCHEMA : GRAPH_SCHEMA;
-      if (definition === agent) problems.push(...findProblems(schema, definition, "agents", name));
-      executors.push(await createAgentExecutor(name, agent));
+      const definition = checkSettings(toAgentDefinition(agent), problems, "agents", name);
+      const options = "graph" in definition ? await createOptions?.(definition.graph) : undefined;
+      executors.push(await createAgentExecutor(name, definition, options));
     } catch (error) {
       const texts = error instanceof ConfigError ? error.problems : [(error as Error).message];
       problems.push(...texts.map((text) => `${key}: ${text}`));

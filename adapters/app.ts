@@ -1,6 +1,6 @@
 /**
  * `createApp`: a service on a database, with its request handler. It chooses the SQLite driver of the runtime, Postgres or libSQL
- * by URL, and hosts plain functions and LangGraph.js graphs alike.
+ * by URL, and hosts plain functions and LangGraph.js graphs alike. `defineConfig`: the same for the stand-alone server.
  * @module
  */
 
@@ -28,6 +28,7 @@ import {
   splitHttpOptions,
 } from "./app-options.ts";
 import { type DatabaseOptions, openDatabase } from "./database.ts";
+import type { Config } from "./define-config.ts";
 
 export type {
   App as HostApp,
@@ -53,6 +54,7 @@ export type {
   GraphLike,
 } from "./agents.ts";
 export type { DatabaseOptions, SqliteWriter } from "./database.ts";
+export { type Config, type ConfigOptions, type ConfigurableOption, defineConfig } from "./define-config.ts";
 
 /** The options of `createService`, with a database and agents in place of `storage` and `executor`. */
 export interface AppOptions<Hosted = Agents> extends Omit<ServiceOptions, "storage" | "executor" | "http"> {
@@ -74,9 +76,17 @@ export interface App<Types extends Graphs = Record<string, Untyped>> {
   stop(grace_ms?: number): Promise<void>;
 }
 
-/** The types of the agents of an app, or those of an object of agents. */
+/** The types of the agents of an app, of a configuration or of an object of agents. */
 export type TypesOf<Source> =
-  Source extends App<infer Types> ? Types : GraphsOf<Source> extends infer Types extends Graphs ? Types : never;
+  Source extends App<infer Types>
+    ? Types
+    : [keyof Source] extends [keyof Config]
+      ? Source extends Config<infer Types>
+        ? Types
+        : never
+      : GraphsOf<Source> extends infer Types extends Graphs
+        ? Types
+        : never;
 
 /**
  * The body of the webhooks of one agent's runs.

@@ -6,6 +6,7 @@ import { Client } from "@langchain/langgraph-sdk";
 import type { Graphs } from "../lib/executor/agent-types.ts";
 import { waitUnlessAborted } from "../lib/handles/abort.ts";
 import { createAgentHandle } from "../lib/handles/handle.ts";
+import { isRefusal } from "../lib/handles/refusals.ts";
 import type { ReceivedFrame, ReceivedState, RunRequest, RunTransport } from "../lib/handles/transport.ts";
 import type { AgentCalls, RunRef } from "../lib/handles/types.ts";
 import { isObject, type Json } from "../lib/json.ts";
@@ -88,10 +89,10 @@ interface SdkState extends Pick<ReceivedState, "values" | "next"> {
   readonly tasks: readonly { readonly interrupts: readonly Json[] }[];
 }
 
-/** The HTTP statuses of errors that refuse a run before it is created. */
-const REFUSALS: readonly unknown[] = [400, 403, 404, 422];
-
 const getStatus = (error: unknown): unknown => (isObject(error) ? error["status"] : undefined);
+
+/** Returns the code in the body of a refused request, which is in the message of the SDK's error. */
+const getCode = (error: unknown): unknown => /"code":"(\w+)"/.exec(String(error))?.[1];
 
 /** Returns null for an error with status 404. Throws any other one. */
 function nullIfNotFound(error: unknown): null {
@@ -112,6 +113,7 @@ function toPayload(request: RunRequest, signal: AbortSignal | undefined): object
   };
 }
 
+/** Returns values and next nodes of a state, and the interrupts of all its tasks in one list. */
 const toReceivedState = ({ values, next, tasks }: SdkState): ReceivedState => ({
   values,
   next,
@@ -132,7 +134,12 @@ function createSdkTransport({ runs, threads }: SdkClient): RunTransport {
     join,
     createThread: async (graphId, signal) => (await threads.create({ graphId, signal })).thread_id,
     deleteThread: (thread_id) => threads.delete(thread_id),
-    isRefusal: (error) => REFUSALS.includes(getStatus(error)),
+    isRefusal: (error) => isRefusal(getStatus(error), getCode(error)),
+    /**
+     * Creates a run and resolves with it and its result. Without a thread, or with feedback keys, it creates and joins
+     * the run in two requests, because `runs.wait` of the SDK leaves these out. Rejects when the signal aborts; the run
+     * goes on.
+     */
     async wait(thread_id, request, signal) {
       // `runs.wait` of the SDK leaves feedback keys out, and does not tell the thread of a stateless run.
       if (thread_id === null || request.feedback_keys) {
@@ -150,6 +157,10 @@ function createSdkTransport({ runs, threads }: SdkClient): RunTransport {
       // The SDK tries again for a while when the signal aborts with a reason of its own.
       return { result: await waitUnlessAborted(result, signal), run: { run_id, thread_id } };
     },
+    /**
+     * Creates a run and resolves with its ids and frames once these ids are known: for a stateless run with the first
+     * frame, when it starts. Ids that no response names are empty texts.
+     */
     async stream(thread_id, request, signal) {
       const { promise: created, resolve } = Promise.withResolvers<Partial<RunRef>>();
       const payload = { ...toPayload(request, signal), onRunCreated: resolve };
@@ -163,12 +174,17 @@ function createSdkTransport({ runs, threads }: SdkClient): RunTransport {
         frames: readFrames(first, generator),
       };
     },
+    /**
+     * Resolves with the status of a run and the reason of its cancellation, if any. Null for a missing run and for an
+     * empty id.
+     */
     async findEnd({ thread_id, run_id }, signal) {
       // A proxy has removed the header that names the run.
       if (run_id === "") return null;
       const run = await runs.get(thread_id, run_id, { signal }).catch(nullIfNotFound);
       return run && { status: run.status, cancel_reason: run.cancel_reason ?? null };
     },
+    /** Resolves with the newest state that the run has stored; null if there is none or the thread is missing. */
     async findState({ thread_id, run_id }, signal) {
       const query = { limit: 1, metadata: { run_id }, signal };
       const [state] = (await threads.getHistory(thread_id, query).catch(nullIfNotFound)) ?? [];
@@ -178,7 +194,10 @@ function createSdkTransport({ runs, threads }: SdkClient): RunTransport {
   };
 }
 
-/** Reads frames of the SDK, of which the first has been asked for. */
+/**
+ * Yields the frames of the SDK, `first` and then those of the generator, with their ids as numbers or null. Ends the
+ * generator when the reader stops.
+ */
 async function* readFrames(
   first: Promise<IteratorResult<SdkFrame>>,
   generator: AsyncGenerator<SdkFrame>,

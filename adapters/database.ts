@@ -34,9 +34,13 @@ export function findUrlProblem(url: string): string | undefined {
   return `no driver for ${scheme}: databases. Use a file path, :memory:, a libSQL or a postgres: URL`;
 }
 
-/** Opens the database and migrates it. Throws a ConfigError for what the user can correct. */
+/**
+ * Opens the database, migrates it and resolves with the storage. Closes it if that fails. Rejects with a ConfigError,
+ * under the names of the caller, for what the user can correct: all that fails while it opens; later errors are passed
+ * on.
+ */
 export async function openDatabase(options: DatabaseOptions, names: DatabaseNames): Promise<Storage> {
-  /** Drivers name their own options. */
+  /** Returns the message with the caller's names in place of the options that drivers name. */
   const withOptionNames = (message: string): string =>
     message
       .replace(/^postgres: direct_url:/, `${names.direct_url}:`)
@@ -62,7 +66,10 @@ export async function openDatabase(options: DatabaseOptions, names: DatabaseName
   }
 }
 
-/** Opens the driver that the URL names. Its package is loaded here, so this rejects if it is not installed. */
+/**
+ * Creates the driver that the URL names; every other text is the path of a SQLite file. Imports its module, so it
+ * rejects if that is missing. Options of other drivers are ignored.
+ */
 async function openDriver(options: DatabaseOptions, name: string): Promise<SqlDriver> {
   const { url, auth_token, direct_url, writer } = options;
   if (isLibsql(url)) {
@@ -76,7 +83,10 @@ async function openDriver(options: DatabaseOptions, name: string): Promise<SqlDr
   return (await sqliteDriver(name))(url, writer === undefined ? {} : { writer });
 }
 
-/** The SQLite driver of this runtime: `bun:sqlite` on Bun, `node:sqlite` on Node and Deno. Rejects on a Node without SQLite. */
+/**
+ * Resolves with the SQLite driver of this runtime: `bun:sqlite` on Bun, `node:sqlite` on Node and Deno. Rejects with a
+ * ConfigError that begins with `name` on a Node without SQLite.
+ */
 export async function sqliteDriver(name: string): Promise<(path: string, options?: SqliteOptions) => SqlDriver> {
   if ("Bun" in globalThis) return (await import("./sqlite/bun.ts")).bunSqliteDriver;
   const { nodeSqliteDriver } = await import("./sqlite/node.ts").catch((error: unknown) => {

@@ -55,6 +55,10 @@ export function docsPage(document: OpenApi): Response {
 const getTag = ({ tags }: DocumentOperation): string => tags?.[0] ?? "Other";
 const toTagId = (tag: string): string => `tag-${tag.toLowerCase().replace(/[^a-z0-9]+/g, "-")}`;
 
+/**
+ * Returns the whole page as HTML. Groups are in the order of the document's tags; groups of other tags follow. The
+ * nonce permits its style and script.
+ */
 function renderPage(document: OpenApi, nonce: string): string {
   const { info, servers, paths, components, tags = [] } = document;
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
@@ -90,7 +94,9 @@ ${renderSchemas(components)}
 `;
 }
 
-/** Returns the links of a section. */
+/**
+ * Returns a folded list of links to the operations of a tag, as HTML. The links have the texts that the search uses.
+ */
 function renderGroup(tag: string, operations: readonly DocumentOperation[]): string {
   const items = operations.map((operation) => {
     const { method, path, summary = "", description = "" } = operation;
@@ -100,7 +106,7 @@ function renderGroup(tag: string, operations: readonly DocumentOperation[]): str
   return `<details id="${toTagId(tag)}"><summary>${escapeHtml(tag)}</summary><ul>${items.join("")}</ul></details>`;
 }
 
-/** Returns the first view: what the API is, and its sections. */
+/** Returns the first view of the page as HTML: what the API is, how to use the page, and links to the groups. */
 function renderOverview({ info, tags = [] }: OpenApi, names: readonly string[]): string {
   const items = names.map((name) => {
     const description = tags.find((tag) => tag.name === name)?.description;
@@ -112,7 +118,7 @@ function renderOverview({ info, tags = [] }: OpenApi, names: readonly string[]):
 <ul class="sections">${items.join("")}</ul></section>`;
 }
 
-/** Returns the codes of errors with their meaning and an example. */
+/** Returns the section with the codes of errors, sorted, with their meaning and an example, as HTML. */
 function renderCodes({ examples = {} }: OpenApi["components"]): string {
   const entries = Object.entries(examples).sort(([a], [b]) => (a < b ? -1 : 1));
   const items = entries.map(([name, example]) => {
@@ -123,6 +129,7 @@ function renderCodes({ examples = {} }: OpenApi["components"]): string {
   return `<section id="codes"><h2>Codes of errors</h2>${items.join("\n")}</section>`;
 }
 
+/** Returns the section with all named schemas, as HTML. */
 function renderSchemas({ schemas }: OpenApi["components"]): string {
   const items = Object.entries(schemas).map(
     ([name, schema]) =>

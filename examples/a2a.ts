@@ -1,5 +1,4 @@
-// An agent that asks an agent of another server: npm run build && npx bun examples/a2a.ts; on Deno npx deno run -A, on
-// Node npx node. See docs/guides/a2a.md.
+// An agent that asks an agent of another server: npm run build && npx bun examples/a2a.ts. See docs/guides/a2a.md.
 import { SendMessageRequest, type Task } from "@a2a-js/sdk";
 import { ClientFactory } from "@a2a-js/sdk/client";
 import { createApp } from "greenroom/app";
@@ -18,7 +17,9 @@ const guide = await new ClientFactory().createFromUrl(`${server.url}/a2a/guide/`
 
 async function ask(text: string, ids: object = {}): Promise<Task> {
   const message = { messageId: crypto.randomUUID(), role: "ROLE_USER", parts: [{ text }], ...ids };
-  return (await guide.sendMessage(SendMessageRequest.fromJSON({ message }))) as Task;
+  const answer = await guide.sendMessage(SendMessageRequest.fromJSON({ message }));
+  if (!("artifacts" in answer)) throw new Error("The guide answered with a message, not with a task");
+  return answer;
 }
 
 const app = await createApp({

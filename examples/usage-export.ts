@@ -18,7 +18,8 @@ const now = new Date();
 const start = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1));
 const end = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth()));
 
-const workspaces = (await (await get("/workspaces", [["limit", "1000"]])).json()) as { readonly id: string }[];
+const list = await get("/workspaces", [["limit", "1000"]]);
+const workspaces: readonly { readonly id: string }[] = await list.json();
 const report = await get("/orgs/current/billing/granular-usage/export", [
   ["start_time", start.toISOString()],
   ["end_time", end.toISOString()],

@@ -1,6 +1,7 @@
 // Told about the ends of runs, and believes only what is signed (Standard Webhooks, npm package `standardwebhooks`).
 // Bun: npx bun examples/webhook-receiver.ts; Deno: npx deno serve -A --host 127.0.0.1 --port 4000 examples/webhook-receiver.ts
 import process from "node:process";
+import type { WebhookPayload } from "greenroom";
 import { Webhook, WebhookVerificationError } from "standardwebhooks";
 
 /** The `webhooks.signing_secret` of the server: `whsec_` and base64. */
@@ -11,16 +12,15 @@ const seen = new Set<string>();
 async function receive(request: Request): Promise<Response> {
   // The text as it came: parsed and written again it would be other bytes, with another signature.
   const body = await request.text();
-  const headers = Object.fromEntries(request.headers);
-  let run: { readonly run_id: string; readonly status: string };
   try {
-    run = webhook.verify(body, headers) as typeof run;
+    webhook.verify(body, Object.fromEntries(request.headers));
   } catch (error) {
     if (!(error instanceof WebhookVerificationError)) throw error;
     console.log(`Refused: ${error.message}`);
     return new Response("This is not signed with our secret", { status: 401 });
   }
-  const id = headers["webhook-id"] as string;
+  const run: WebhookPayload = JSON.parse(body);
+  const id = request.headers.get("webhook-id") ?? "";
   if (seen.has(id)) console.log(`Again: ${id}`);
   else console.log(`Run ${run.run_id}: ${run.status}`);
   seen.add(id);

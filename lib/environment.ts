@@ -38,7 +38,10 @@ export interface LogRecord {
   readonly [field: string]: unknown;
 }
 
-/** A UUID of version 7, in the order of time: what is made together lies together in indexes. The rest is random. */
+/**
+ * Returns a UUID of version 7: its first digits are `now`, so that what is made together lies together in indexes. The rest is
+ * random.
+ */
 export function uuidV7(environment: Pick<Environment, "now" | "uuid">, now: number = environment.now()): string {
   const time = Math.floor(now).toString(16).padStart(12, "0");
   return `${time.slice(0, 8)}-${time.slice(8)}-7${environment.uuid().slice(15)}`;
@@ -60,10 +63,14 @@ export async function uuidV5(namespace: string, name: string): Promise<string> {
 export const pause = (environment: Pick<Environment, "timer">, ms: number): Promise<void> =>
   new Promise((resolve) => void environment.timer(ms, resolve));
 
-/** Keeps the process alive until the promise settles or the result is called. */
+/**
+ * Keeps the process alive until the promise settles or the returned function is called, whichever is first. Does nothing
+ * without `keepAlive`.
+ */
 export function keepAliveUntil(keepAlive: KeepAlive | undefined, promise: Promise<unknown>): () => void {
   if (!keepAlive) return () => {};
   let isHeld = true;
+  /** Releases the process at the first call; later calls have no effect. */
   const release = (): void => {
     if (isHeld) keepAlive.release();
     isHeld = false;
@@ -107,7 +114,7 @@ export interface TickBudget {
   isReached(): boolean;
   /** Calls `fn` in a tick that has room. */
   wait(fn: () => void): void;
-  /** Resolves once there is room for work, and counts it. */
+  /** Resolves once less than the limit is spent in a tick, first come, first served, and adds the cost, also above the limit. */
   waitForRoom(cost: number): Promise<void>;
 }
 
@@ -121,8 +128,8 @@ export function createTickBudget(environment: Pick<Environment, "defer">, limit:
   let scheduled = false;
 
   /**
-   * Schedules the next tick, unless one is scheduled. It resets the spent cost and lets the waiting ones in, as far as the limit
-   * allows.
+   * Resets the spent cost in the next tick, and lets waiting work in, in order, as far as the limit allows. Does nothing if
+   * that is scheduled already.
    */
   function schedule(): void {
     if (scheduled) return;
@@ -140,7 +147,7 @@ export function createTickBudget(environment: Pick<Environment, "defer">, limit:
     });
   }
 
-  /** Adds the cost. From half of the limit on, the next tick is scheduled to reset it. */
+  /** Adds the cost, also above the limit. From half of the limit on, it is reset in the next tick. */
   function spend(cost: number): void {
     spentCost += cost;
     // A call of `defer` in every tick would cost more than most work.
@@ -159,8 +166,9 @@ export function createTickBudget(environment: Pick<Environment, "defer">, limit:
 }
 
 /**
- * Returns a function that shares calls: callers with the same key share a call that has not begun. `begin` resolves when there is
- * room for the call; `keep` shares it for longer than that, also a rejected one.
+ * Returns a function that shares calls: callers with the same key share the promise of a call that has not begun. `begin`
+ * resolves when there is room for the call. `keep` gets a function that ends the sharing, also of a rejected call; by default
+ * it ends when the call begins.
  */
 export function coalesceCalls(
   begin: (cost: number) => Promise<void> = async () => {},
@@ -180,8 +188,8 @@ export function coalesceCalls(
 }
 
 /**
- * Returns functions with these names whose code is loaded by the first call; later calls add no promise. After a failed load,
- * which rejects the calls that waited, the next call loads again.
+ * Returns functions with these names, whose code the first call loads; later calls add no promise. A failed load rejects the
+ * calls that waited, and the next call loads again.
  */
 export function createLazyModule<Calls extends object>(
   names: Readonly<Record<keyof Calls, boolean>>,
@@ -190,7 +198,7 @@ export function createLazyModule<Calls extends object>(
   let loaded: Calls | undefined;
   let loading: Promise<Calls> | undefined;
 
-  /** Loads the module and keeps it. A failed load is not kept. */
+  /** Loads the module, keeps it in `loaded`, and returns it. A failed load rejects and is not kept. */
   async function loadAndKeep(): Promise<Calls> {
     try {
       loaded = await load();
@@ -201,6 +209,10 @@ export function createLazyModule<Calls extends object>(
     }
   }
 
+  /**
+   * Returns a function that calls this function of the module. It returns a promise until the module is loaded, then the result
+   * itself.
+   */
   const lazy = (name: string) => {
     const call = (calls: Calls, args: readonly unknown[]): unknown =>
       (calls as Record<string, (...args: readonly unknown[]) => unknown>)[name]?.(...args);
@@ -215,18 +227,21 @@ export function createLazyModule<Calls extends object>(
 
 /** A limit of what is used at the same time. */
 export interface WeightedSemaphore {
-  /** Resolves when there is room, first come, first served. The result gives it back. */
+  /** Resolves when there is room, first come, first served. The returned function gives it back, and must be called once. */
   acquire(size: number): Promise<() => void>;
 }
 
 /**
- * Creates a semaphore with `limit` units, first come, first served. A request above the limit waits until nothing else is in use.
+ * Creates a semaphore with `limit` units, first come, first served: a large request at the front holds up smaller ones. A
+ * request above the limit waits until nothing else is in use.
  */
 export function createSemaphore(limit: number): WeightedSemaphore {
   const waiting: { readonly size: number; readonly resume: () => void }[] = [];
   let usedSize = 0;
 
-  /** Lets waiting ones in, in order, while they fit. One that is larger than the limit gets in when nothing else is. */
+  /**
+   * Lets waiting requests in, in order, while they fit. One that is larger than the limit gets in when nothing else is in use.
+   */
   function admit(): void {
     for (let next = waiting[0]; next && (usedSize === 0 || usedSize + next.size <= limit); next = waiting[0]) {
       waiting.shift();
@@ -250,8 +265,8 @@ export function createSemaphore(limit: number): WeightedSemaphore {
 }
 
 /**
- * Resolves or rejects as `work` does. After `ms` rejects with `timeoutResult` if it is an Error, else resolves with it; `work`
- * continues.
+ * Settles as `work` does. After `ms` it rejects with `timeoutResult` if that is an Error, else resolves with it; `work`
+ * continues, and its later result is ignored.
  */
 export function withTimeout<Value>(
   environment: Pick<Environment, "timer">,
@@ -289,8 +304,8 @@ interface CollectingRuntime {
 }
 
 /**
- * Returns a function that frees memory at once, on Bun and Node; undefined elsewhere. Node has no function for it, so V8 is set
- * to expose its own for a moment.
+ * Returns a function that frees memory at once, on Bun and Node; undefined elsewhere and if that fails. Node has no function
+ * for it, so V8 is set to expose its own for a moment.
  */
 function findCollector(): (() => void) | undefined {
   const { Bun, process } = globalThis as CollectingRuntime;
@@ -359,7 +374,7 @@ function formatLogLine(record: LogRecord, now: number): string {
   }
 }
 
-/** Returns a log that never throws: a failing log must not fail anything else. */
+/** Returns a log that never throws: errors of `log` are ignored, because a failing log must not fail anything else. */
 export const createSafeLog =
   (log: Environment["log"]): Environment["log"] =>
   (record) => {

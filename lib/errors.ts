@@ -86,7 +86,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** The error of an id that names nothing, or nothing that the caller may see. */
+/** Returns the error for an id that names nothing, or nothing that the caller may see. `hint` is the end of its message. */
 export const notFoundError = (
   resource: "assistant" | "graph" | "run" | "thread",
   id: string,
@@ -104,8 +104,8 @@ export function nullIfNotFound(error: unknown): null {
 }
 
 /**
- * The error for an unreachable database. `unknown`: the connection was lost during a commit, which may or may not have taken effect.
- * `lost`: its files are damaged or gone.
+ * Returns the error for an unreachable database. With `unknown` the connection was lost during a commit, which may have taken
+ * effect (`outcome_unknown`); else with `lost` its files are damaged or gone (`storage_damaged`); else `storage_unavailable`.
  */
 export function toStorageError(cause: { readonly unknown?: boolean; readonly lost?: boolean } = {}): ServiceError {
   if (cause.unknown) return new ServiceError("outcome_unknown", OUTCOME_UNKNOWN, { cause });

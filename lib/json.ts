@@ -23,7 +23,10 @@ export interface SharedText {
 const sharedTexts = new WeakMap<object, WeakRef<SharedText>>();
 const registeredTexts = new WeakMap<object, string>();
 
-/** Returns the text of a value that several readers get: they share it while one of them has it. The value must not change. */
+/**
+ * Returns the JSON text of a value that several readers get: for one object they share the returned text while one of them has
+ * it. Text that was registered for the object is used as it is. The value must not change.
+ */
 export function stringifyShared(value: Json): SharedText {
   if (typeof value !== "object" || value === null) return { json: JSON.stringify(value) };
   const cached = sharedTexts.get(value)?.deref();
@@ -41,8 +44,9 @@ export function registerText(value: JsonObject, json: string): void {
 const MAX_COPY_DEPTH = 32;
 
 /**
- * Returns a deep copy of plain JSON, which shares its texts; leaves out undefined members. Undefined for anything else, such as
- * class instances, at any depth.
+ * Returns a deep copy of plain JSON, without undefined members of objects. Returns undefined if anything in it is not plain
+ * JSON, such as null-prototype objects, class instances or infinite numbers, or nests deeper than `MAX_COPY_DEPTH`; also for
+ * null itself.
  */
 export function copyPlainJson(value: unknown, depth = 0): Json | undefined {
   if (typeof value === "string" || typeof value === "boolean") return value;
@@ -55,7 +59,7 @@ export function copyPlainJson(value: unknown, depth = 0): Json | undefined {
 const copyMember = (item: unknown, depth: number): Json | undefined =>
   item === null ? null : copyPlainJson(item, depth + 1);
 
-/** Returns undefined if an element is no JSON. */
+/** Returns a copy of the list; undefined if an element is not plain JSON. */
 function copyList(list: readonly unknown[], depth: number): Json[] | undefined {
   const copies: Json[] = [];
   for (const item of list) {
@@ -66,7 +70,10 @@ function copyList(list: readonly unknown[], depth: number): Json[] | undefined {
   return copies;
 }
 
-/** Returns undefined for what is no plain object, or if a member is no JSON. Omits undefined members. */
+/**
+ * Returns a copy without undefined members. Returns undefined for an object with a class, a `toJSON` or a member `__proto__`,
+ * or if a member is not plain JSON.
+ */
 function copyObject(value: object, depth: number): JsonObject | undefined {
   if (Object.getPrototypeOf(value) !== Object.prototype || "toJSON" in value) return undefined;
   const copies: JsonObject = {};
@@ -100,8 +107,8 @@ export function sameJson(a: Json, b: Json): boolean {
 }
 
 /**
- * Returns the first item of a list whose JSON text may be cut off anywhere: what is cut off of the item is left out, and of its
- * last text. Undefined for an empty list, and for anything else.
+ * Returns the first item of a list whose JSON text may be cut off anywhere. Of an item that is cut off, it returns the members
+ * and the part of the last text that are there. Undefined for an empty list and for other text.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a scanner of one text, whose states are read together
 export function parseFirstItem(text: string): Json | undefined {
@@ -129,7 +136,7 @@ export function parseFirstItem(text: string): Json | undefined {
   return tryParse(closedText) ?? tryParse(text.slice(1, whole) + completeClosers);
 }
 
-/** Returns undefined for invalid JSON. */
+/** Returns the parsed value; undefined for invalid JSON. */
 function tryParse(text: string): Json | undefined {
   try {
     return JSON.parse(text) as Json;
@@ -138,7 +145,7 @@ function tryParse(text: string): Json | undefined {
   }
 }
 
-/** The members of an object that are neither objects nor arrays; `{}` for any other value. */
+/** Returns the members of an object that are neither objects nor arrays, including null; `{}` for any other value. */
 export function pickScalars(values: Json | undefined): JsonObject {
   if (!isObject(values)) return {};
   return Object.fromEntries(Object.entries(values).filter(([, value]) => typeof value !== "object" || value === null));

@@ -136,7 +136,7 @@ export interface ServiceOptions<Types extends Graphs = Graphs> {
   readonly crons?: {
     /** False: this process fires none. Default true. */
     readonly enabled?: boolean;
-    /** A missed tick is fired late if it is not older than this. Default 3,600,000. */
+    /** A missed fire time fires late if it is not older than this. Default 3,600,000. */
     readonly misfire_grace_ms?: number;
     /** Disables a cron after so many failed runs in a row. Default: never. */
     readonly max_failures?: number;
@@ -190,7 +190,7 @@ export const DEFAULTS: {
 /** The sections that have defaults, completed. */
 export type Settings = typeof DEFAULTS;
 
-/** Returns the settings with the defaults for missing members. */
+/** Returns the settings with the defaults for missing and undefined members. Other options are omitted. */
 export const resolveSettings = (options: ServiceOptions): Settings =>
   Object.fromEntries(
     Object.entries(DEFAULTS).map(([key, defaults]) => [key, withDefaults(defaults, options[key as keyof Settings])]),
@@ -200,6 +200,7 @@ export const resolveSettings = (options: ServiceOptions): Settings =>
 const MAX_TIMER_MS = 2 ** 31 - 1;
 const count = integerBetween(1, 1e9);
 const age = integerBetween(0, Number.MAX_SAFE_INTEGER);
+/** Returns the schema of a number of minutes above 0 and up to `max`. */
 const minutes = (max: number): Schema =>
   valueMatching(
     (value) => typeof value === "number" && value > 0 && value <= max,
@@ -208,7 +209,10 @@ const minutes = (max: number): Schema =>
 const interval = minutes(Math.floor(MAX_TIMER_MS / 60_000));
 const name = stringMatching(isName, "must be a text of 1 to 255 characters, without white space at the ends");
 
-/** An absolute URL that a path can be appended to. */
+/**
+ * Returns true for an absolute HTTP URL that a path can be appended to: without a slash at the end, query, fragment and
+ * credentials.
+ */
 function isBaseUrl(value: unknown): value is string {
   if (typeof value !== "string" || value.endsWith("/") || /[?#\s]/.test(value) || !URL.canParse(value)) return false;
   const { protocol, username, password } = new URL(value);
@@ -310,7 +314,7 @@ export const SETTINGS: Section = strictSection(
   ["storage", "executor"],
 );
 
-/** The keys of all options, joined by dots; those of `webhooks` are left out. */
+/** Returns the keys of all options, joined by dots; those inside `webhooks` are omitted. */
 export function listOptionKeys({ members }: Section = SETTINGS, path = ""): readonly string[] {
   return Object.entries(members).flatMap(([key, member]) =>
     "members" in member ? listOptionKeys(member as Section, `${path}${key}.`) : `${path}${key}`,
@@ -342,7 +346,10 @@ export function validateOptions(options: ServiceOptions): WebhookSettings {
   return settings;
 }
 
-/** Returns the problems of all options but webhooks, each as one line. */
+/**
+ * Returns the problems of all options but webhooks, each as one line; empty if there are none. Checks the graphs of the
+ * executor only if that is valid.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each option
 function findOptionProblems(options: ServiceOptions): string[] {
   const { executor, worker } = options;
@@ -376,7 +383,7 @@ function findOptionProblems(options: ServiceOptions): string[] {
   return problems;
 }
 
-/** Returns what is wrong with custom authentication; empty if nothing is. */
+/** Returns the problems of custom authentication, each as one line; empty if there are none. */
 function findCustomAuthProblems({ mode, custom, merge_filter_on_create }: AuthOptions): readonly string[] {
   if (custom !== undefined) {
     const modeProblems =

@@ -119,7 +119,10 @@ export function withInternals(service: Service, internals: Omit<ServiceInternals
   return { ...service, ...{ [INTERNALS]: internals } };
 }
 
-/** The internals of a service that `createService` made. Not exported from `greenroom`. */
+/**
+ * Returns a service with its internals, as a new object. Throws a TypeError for anything that `createService` has not returned.
+ * Not exported from `greenroom`.
+ */
 export function serviceInternals(service: Service): ServiceInternals {
   const internals = (service as { readonly [INTERNALS]?: Omit<ServiceInternals, keyof Service> })[INTERNALS];
   if (!internals) throw new TypeError("Not a service. Pass what createService returns.");
@@ -221,7 +224,7 @@ export async function createService<Types extends Graphs>(
   }
 }
 
-/** Imports and creates the calls of the host's handlers; null without them. */
+/** Imports the code of custom authentication and creates the calls of the host's handlers; null without them. */
 async function loadCustomHandlers(
   { auth = {} }: ServiceOptions,
   environment: Environment,
@@ -293,8 +296,8 @@ function createReports(
     healthy,
     services: () => ({ worker: { ok: healthy() }, database: { ok: !calls.closed && health.problem() === null } }),
     /**
-     * Returns whether the service can do its work: it is not stopping, can execute runs, and the storage takes a write, which is
-     * tried. Does not throw.
+     * Returns whether the service can do its work, with the first reason if not: it is stopping, cannot execute runs, has a
+     * storage problem, or a write, which it tries, fails. Does not throw.
      */
     async ready(): Promise<Readiness> {
       if (calls.stopping) return { ok: false, detail: STOPPING };
@@ -303,7 +306,10 @@ function createReports(
       if (problem !== null) return { ok: false, detail: problem };
       return await probeWrite();
     },
-    /** Returns the counters of this process and the runs of the deployment, which are counted now. May take the worker lock. */
+    /**
+     * Returns the counters of this process and the runs of the deployment, which it counts now. May take the worker lock, with
+     * all that follows from that. Rejects if the storage fails.
+     */
     async metrics(): Promise<Metrics> {
       const now = environment.now();
       const { oldest_due, ...runs } = await storage.countActiveRuns(scope, now);
@@ -322,7 +328,10 @@ function createReports(
   return {
     ...reports,
     ...calls.track<Pick<Service, "report">>({
-      /** Returns a report of the server and its settings without secrets. Throws `permission_missing`. */
+      /**
+       * Returns a report of the server and its settings without secrets. Tries a write, as `ready` does. Throws
+       * `permission_missing` without `organization:manage`.
+       */
       async report(by) {
         requireOrganizationPermission(by, "organization:manage");
         const [info, ready, metrics] = await Promise.all([reports.info(), reports.ready(), reports.metrics()]);
@@ -335,8 +344,8 @@ function createReports(
 }
 
 /**
- * Returns `stop`, which works once: stops claiming, lets runs, webhooks and calls end within their times, ends streams, and
- * closes the storage.
+ * Returns `stop`, which stops once and returns the same promise for later calls: it stops claiming, lets runs, webhooks and
+ * calls end within their times, ends streams, and closes the storage. The process stays alive until then.
  */
 function createStop(
   opened: OpenStorage,
@@ -347,8 +356,8 @@ function createStop(
   let stopped: Promise<void> | undefined;
 
   /**
-   * Stops everything in order: claims and crons first, then webhooks, streams and calls in progress, each for a limited time, and
-   * the storage last.
+   * Stops everything in order: claims, retention, crons and runs first, then webhooks, streams and calls in progress, each for
+   * a limited time, and the storage last. From the start the service counts as stopping.
    */
   async function stop(grace_ms: number): Promise<void> {
     calls.stopping = true;

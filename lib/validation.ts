@@ -26,7 +26,7 @@ export const MAX_NAME_CHARS = 255;
 export const isName = (name: string): boolean =>
   name !== "" && name.trim() === name && isStorable(name) && !isLongerThan(name, MAX_NAME_CHARS);
 
-/** True when arrays and objects nest more than `levels` deep. */
+/** Returns true if arrays and objects nest more than `levels` deep. */
 export const isDeeperThan = (value: unknown, levels: number): boolean =>
   typeof value === "object" &&
   value !== null &&
@@ -35,7 +35,10 @@ export const isDeeperThan = (value: unknown, levels: number): boolean =>
 /** The error text of a value that is not `isFiniteJson`. */
 export const NUMBER_OUT_OF_RANGE = "must not contain numbers beyond the range of a double";
 
-/** False for numbers such as 1e999: JSON.parse reads Infinity, which JSON.stringify would write as null. */
+/**
+ * Returns false if a value has an infinite number or NaN at any depth: JSON.parse reads 1e999 as Infinity, which JSON.stringify
+ * would write as null.
+ */
 export function isFiniteJson(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return typeof value !== "number" || Number.isFinite(value);
   return (Array.isArray(value) ? value : Object.values(value)).every(isFiniteJson);
@@ -56,7 +59,7 @@ export const stringMatching = (fits: (value: string) => boolean, msg: string): S
 export const stringEnum = <const Options extends readonly string[]>(
   options: Options,
 ): v.GenericSchema<Options[number]> => v.picklist(options, `must be one of ${options.join(", ")}`);
-/** A list of texts that all fit. */
+/** Returns the schema of a list of strings for which `fits` returns true; an empty list is valid. `what` ends its message. */
 export const listOfStrings = (fits: (item: string) => boolean, what: string): Schema =>
   valueMatching(
     (value) => Array.isArray(value) && value.every((item) => typeof item === "string" && fits(item)),
@@ -106,7 +109,7 @@ export function strictSection(
 /** The expectation in Valibot's issue for an unknown member. */
 const UNKNOWN_MEMBER = "never";
 
-/** An issue of Valibot as a finding, at its place below `loc`. */
+/** Converts an issue of Valibot to a finding, with its path after `loc`. An unknown member gets the type of an unknown option. */
 export const toInputIssue = (
   { path, message, type, expected }: v.BaseIssue<unknown>,
   loc: InputIssue["loc"] = [],
@@ -116,7 +119,10 @@ export const toInputIssue = (
   type: expected === UNKNOWN_MEMBER ? UNKNOWN_OPTION : type,
 });
 
-/** Returns every finding of a value, in the order of the value. */
+/**
+ * Returns every finding of a value, in the order of the members of the value, with paths after `loc`; an empty list if it is
+ * valid.
+ */
 export const findIssues = (schema: Schema, value: unknown, loc: InputIssue["loc"] = []): InputIssue[] =>
   (v.safeParse(schema, value).issues ?? [])
     .map((issue) => toInputIssue(issue))
@@ -124,13 +130,17 @@ export const findIssues = (schema: Schema, value: unknown, loc: InputIssue["loc"
     .sort((a, b) => compareIndexes(a.order, b.order))
     .map(({ issue }) => ({ ...issue, loc: [...loc, ...issue.loc] }));
 
-/** The number of each member of a place in the object that has it; −1 for one that is absent. */
+/** Returns the index of each member of a path in the object that has it; −1 for one that is absent. */
 function toMemberIndexes(value: unknown, [key, ...inner]: InputIssue["loc"]): number[] {
   if (key === undefined) return [];
   const object = Object(value) as Readonly<Record<string, unknown>>;
   return [Object.keys(object).indexOf(String(key)), ...toMemberIndexes(object[key], inner)];
 }
 
+/**
+ * Compares the first indexes that differ, for a sort. Returns 0 if all indexes of `a` are those of `b`; a missing index of `b`
+ * counts as 0.
+ */
 function compareIndexes(a: readonly number[], b: readonly number[]): number {
   const index = a.findIndex((number, i) => number !== b[i]);
   return (a[index] ?? 0) - (b[index] ?? 0);
@@ -142,7 +152,7 @@ export const formatIssue = ({ loc, msg }: InputIssue): string => `${loc.join("."
 export const findProblems = (schema: Schema, value: unknown, ...loc: readonly string[]): string[] =>
   findIssues(schema, value, loc).map(formatIssue);
 
-/** `given` over the defaults. An undefined member counts as absent. */
+/** Returns a new object with the overrides over the defaults. An undefined override counts as absent. */
 export const withDefaults = <Values extends object>(defaults: Values, overrides: Partial<Values> = {}): Values => ({
   ...defaults,
   ...Object.fromEntries(Object.entries(overrides).filter(([, value]) => value !== undefined)),
@@ -151,8 +161,8 @@ export const withDefaults = <Values extends object>(defaults: Values, overrides:
 const normalizeWord = (key: string): string => key.toLowerCase().replace(/[^a-z0-9]/g, "");
 
 /**
- * Returns `; did you mean X?` for a misspelt known word, which differs only in case and punctuation, or in one or two adjacent
- * letters. Otherwise `otherwise`.
+ * Returns `; did you mean X?` with the most similar known name for a misspelt word: it differs only in case and punctuation, or
+ * in one or two adjacent letters. Returns `otherwise` if there is none.
  */
 export function suggestName(word: string, knownNames: Iterable<string>, otherwise = ""): string {
   const normalized = normalizeWord(word);
@@ -172,7 +182,7 @@ export function suggestName(word: string, knownNames: Iterable<string>, otherwis
 }
 
 /**
- * The first key of `given` that is not in `known`, as the end of an error text; undefined if all are known.
+ * Returns the first key of `options` that is not in `knownKeys`, as the end of an error text; undefined if all are known.
  * `assistantId` becomes `unknown key "assistantId"; did you mean assistant_id?`.
  */
 export function findUnknownKey(options: object, knownKeys: readonly string[]): string | undefined {

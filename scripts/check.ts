@@ -30,6 +30,7 @@ const treeChecks: readonly Check[] = [
   ["types of the studio page", "tsc -p adapters/studio/page"],
   ["size of the studio page", "node scripts/studio.mjs"],
   ["types of the examples", "tsc -p examples"],
+  ["templates, examples and docs without casts", "node scripts/check-casts.ts"],
   ["programs that must and must not compile", "node scripts/check-type-tests.ts --source"],
   ["types on Deno", "deno check lib adapters/*.ts adapters/*/*.ts server.ts test/suite examples/deno.ts"],
   ["imports", "depcruise lib adapters server.ts test/suite"],
@@ -60,11 +61,13 @@ const buildChecks: readonly Check[] = [
 /** The checks that wait for a registry and for servers to start. */
 const packageChecks: readonly Check[] = [
   ["the packed package in a folder of its own", `node scripts/check-package.ts ${tarball}`],
+  ["projects of the templates on each runtime", `node scripts/check-templates.ts ${tarball}`],
   ["commands of README and docs", "node scripts/check-commands.ts"],
 ];
 /** The checks whose output is printed even if they succeed. */
 const PRINTED_CHECKS: ReadonlySet<string> = new Set([
   "the packed package in a folder of its own",
+  "projects of the templates on each runtime",
   "figures of the tree, retired names and phrases",
   "names and comments",
   "size of the studio page",

@@ -17,7 +17,10 @@ import { renderSchema, renderType } from "./schemas.ts";
 
 type Components = OpenApi["components"];
 
-/** Returns the section of an operation. `base` is the path of the mount. */
+/**
+ * Returns the section of an operation as HTML: its texts, parameters, body and responses, and beside them the form,
+ * samples and example. `base` is the path of the mount.
+ */
 export function renderOperation(operation: DocumentOperation, base: string, components: Components): string {
   const { method, path, summary, description } = operation;
   const id = toElementId(operation);
@@ -31,6 +34,7 @@ ${renderResponses(operation, components)}</div>
 <div class="try">${renderRequest(operation, id)}${renderSamples(operation, base, id)}${renderExample(operation)}</div></div></section>`;
 }
 
+/** Returns a table of the parameters as HTML; an empty text without any. */
 function renderParameters({ parameters = [] }: DocumentOperation, id: string): string {
   const rows = parameters.map(
     (parameter) =>
@@ -41,6 +45,7 @@ function renderParameters({ parameters = [] }: DocumentOperation, id: string): s
     : `<h3 id="${id}-parameters">Parameters</h3><table aria-labelledby="${id}-parameters"><thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th></tr></thead><tbody>${rows.join("")}</tbody></table>`;
 }
 
+/** Returns the first content of the request body with its members, as HTML; an empty text without a body. */
 function renderBody({ requestBody }: DocumentOperation, components: Components): string {
   if (!requestBody) return "";
   const [media] = Object.values(requestBody.content);
@@ -49,7 +54,10 @@ function renderBody({ requestBody }: DocumentOperation, components: Components):
     : "";
 }
 
-/** Returns the members of the object that a schema names, or that its items are. */
+/**
+ * Returns the members of the object that a schema, or that of its items, names, as HTML; an empty text if it is no
+ * object or not found.
+ */
 function renderMembers(schema: DocumentSchema, { schemas }: Components): string {
   const { $ref } = (schema.type === "array" ? (schema.items as DocumentSchema) : schema) as { $ref?: string };
   const named = $ref === undefined ? schema : (schemas[$ref.replace(/^.*\//, "")] as DocumentSchema | undefined);
@@ -82,12 +90,16 @@ function renderResponses({ responses }: DocumentOperation, components: Component
   return `<h3>Responses</h3><ul class="responses">${items.join("")}</ul>`;
 }
 
+/** Returns each media type with the type of its content, as HTML. */
 const renderContents = (content: Contents): string =>
   Object.entries(content)
     .map(([type, { schema }]) => `<code>${escapeHtml(type)}</code> ${renderType(schema)}`)
     .join(", or ");
 
-/** Returns the fields of the request, with the values of its example, and the button that sends it. */
+/**
+ * Returns the fields of the request as HTML, with the values of its example, and the button that sends it. For a
+ * WebSocket there is a text instead of the button.
+ */
 function renderRequest(operation: DocumentOperation, id: string): string {
   const { parameters = [], requestBody, method } = operation;
   const fields = parameters.map((parameter, index) => renderField(parameter, `${id}-field-${index}`));
@@ -112,7 +124,10 @@ const renderField = ({ name, in: location, required, example, schema }: Operatio
 const isList = ({ type, anyOf }: DocumentSchema): boolean =>
   type === "array" || (Array.isArray(anyOf) && anyOf.some((part: DocumentSchema) => part.type === "array"));
 
-/** Returns the request as a command, and as the call of an SDK or of `fetch`. The script writes the command anew when fields change. */
+/**
+ * Returns the request as a curl command, and as the first call of an SDK, else of `fetch`, as HTML with buttons that
+ * copy. The script writes the command anew when fields change.
+ */
 function renderSamples(operation: DocumentOperation, base: string, id: string): string {
   const [sample] = operation["x-codeSamples"] ?? [];
   const url = `http://127.0.0.1:2024${base}${operation.path}`;
@@ -123,11 +138,13 @@ function renderSamples(operation: DocumentOperation, base: string, id: string): 
 <h3 id="${id}-sdk">${escapeHtml(title)} <button type="button" data-role="copy">Copy</button></h3>${renderCode(code, title, sample ? "sdk" : "fetch")}`;
 }
 
+/** Returns the code that imports the SDK and creates its client. `$URL` stands for the address of the server. */
 const renderImport = (label: string): string =>
   label === "langsmith"
     ? 'import { Client } from "langsmith";\n\nconst client = new Client({ apiUrl: "$URL/api/v1" });'
     : `import { Client } from "${label}";\n\nconst client = new Client({ apiUrl: "$URL" });`;
 
+/** Returns the first example of a response, in the order of the document, as HTML; an empty text if there is none. */
 function renderExample({ responses }: DocumentOperation): string {
   for (const [status, { content }] of Object.entries(responses)) {
     for (const { example } of Object.values(content ?? {})) {

@@ -1,7 +1,10 @@
 /** Renders schemas: a type in a line, and the members of an object as a list. */
 import { type DocumentSchema, escapeHtml, renderProse, withoutLinks } from "./html.ts";
 
-/** Returns a schema in a line of HTML. */
+/**
+ * Returns the type of a schema in a line of HTML: a link for a reference, `|` between alternatives, constants as code,
+ * else the type with its format. A text has its description, too.
+ */
 export function renderType(schema: unknown): string {
   if (schema === true || schema === undefined) return "any";
   const { $ref, anyOf, const: value, enum: values, type, items, format, description } = schema as DocumentSchema;
@@ -18,7 +21,10 @@ export function renderType(schema: unknown): string {
   return `${escapeHtml(typeName ?? "any")}${format ? ` (${escapeHtml(format)})` : ""}${typeName === "string" && description ? `: ${renderProse(String(description))}` : ""}`;
 }
 
-/** Returns the members of an object as a list, theirs nested in it. */
+/**
+ * Returns the members of an object as a list in HTML, with members of objects nested in it; a paragraph with the type
+ * for a schema without members. References are links, which are not followed.
+ */
 export function renderSchema(schema: DocumentSchema): string {
   const objectSchema = [schema, ...((schema.anyOf as DocumentSchema[] | undefined) ?? [])].find(
     ({ properties }) => properties,
@@ -38,7 +44,10 @@ export function renderSchema(schema: DocumentSchema): string {
   return `${schema.description ? `<p>${renderProse(String(schema.description))}</p>` : ""}<ul class="members">${items.join("")}</ul>`;
 }
 
-/** Returns the object that a member is, or that its items are. */
+/**
+ * Returns the first schema with properties among the schema itself, that of its items and its alternatives; undefined
+ * if none has any.
+ */
 function findObjectSchema(schema: DocumentSchema): DocumentSchema | undefined {
   const candidates = [
     schema,

@@ -15,13 +15,19 @@ interface FieldRequest {
   readonly body: string | undefined;
 }
 
-/** Returns the values of the fields of one kind, by name. */
+/**
+ * Returns the name and text of each field of one kind (`path`, `query` or `header`), and whether the text is a list, in
+ * the order of the page.
+ */
 function readFields(section: HTMLElement, location: string): [name: string, text: string, isList: boolean][] {
   const fields = [...section.querySelectorAll<HTMLInputElement>(`input[data-in="${location}"]`)];
   return fields.map((field) => [field.dataset.name ?? "", field.value, field.dataset.list !== undefined]);
 }
 
-/** Returns the query that the fields of an operation say. Empty fields are absent. */
+/**
+ * Returns the query of the fields of an operation. A list becomes several parameters, separated at commas. Empty fields
+ * and elements are left out.
+ */
 function readQuery(section: HTMLElement): URLSearchParams {
   const parts = readFields(section, "query").flatMap(([name, text, isList]) =>
     (isList ? text.split(",") : [text]).map((part) => [name, part]),
@@ -29,7 +35,10 @@ function readQuery(section: HTMLElement): URLSearchParams {
   return new URLSearchParams(parts.filter(([, part]) => part !== ""));
 }
 
-/** Returns the request that the fields of an operation say. */
+/**
+ * Returns the request of the fields of an operation. Empty headers are left out, empty parts of the path stay empty. An
+ * operation with a body gets a JSON content type; the text is not checked.
+ */
 function readRequest(section: HTMLElement): FieldRequest {
   let path = section.dataset.path ?? "";
   for (const [name, text] of readFields(section, "path")) path = path.replace(`{${name}}`, encodeURIComponent(text));
@@ -43,7 +52,10 @@ function readRequest(section: HTMLElement): FieldRequest {
   return { method: (section.dataset.method ?? "get").toUpperCase(), url, headers, body };
 }
 
-/** Writes the command and the call of `fetch` of an operation from its fields. */
+/**
+ * Writes the curl command of an operation, and its call of `fetch` if it has one, from its fields. With `hasKey`, the
+ * command names a variable in place of the key.
+ */
 function writeSamples(section: HTMLElement, hasKey: boolean): void {
   const { method, url, headers, body } = readRequest(section);
   const quote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
@@ -62,7 +74,10 @@ function writeSamples(section: HTMLElement, hasKey: boolean): void {
   call.textContent = `const response = await fetch(${JSON.stringify(url)}, ${init});`;
 }
 
-/** Returns the text of an answer for people: JSON with line breaks. */
+/**
+ * Returns the text of a response for people: JSON with line breaks, if its type is JSON and it parses; else the same
+ * text.
+ */
 function formatAnswer(text: string, type: string): string {
   if (!type.includes("json")) return text;
   try {
@@ -72,7 +87,7 @@ function formatAnswer(text: string, type: string): string {
   }
 }
 
-/** Resolves to true if the person confirms the deletion. */
+/** Opens a dialog that names the request. Resolves when it closes, with true only if the person chose to delete. */
 function confirmDeletion(method: string, url: string): Promise<boolean> {
   const dialog = document.querySelector("dialog") as HTMLDialogElement;
   find(dialog, "question").textContent = `${method} ${decodeURIComponent(new URL(url).pathname)}`;
@@ -95,7 +110,11 @@ async function readAnswer(response: Response, show: (text: string) => void): Pro
   return text;
 }
 
-/** Sends the request of an operation and shows the answer while it arrives. */
+/**
+ * Sends the request of an operation and shows the response while it arrives, with status and duration. Asks first
+ * before a deletion, and sends nothing without consent. A button stops the request. Never rejects for a failed request:
+ * its error is shown as the status.
+ */
 async function sendRequest(section: HTMLElement, key: string): Promise<void> {
   const { method, url, headers, body } = readRequest(section);
   if (method === "DELETE" && !(await confirmDeletion(method, url))) return;
@@ -131,7 +150,10 @@ async function sendRequest(section: HTMLElement, key: string): Promise<void> {
   }
 }
 
-/** Ranks an operation for a search: 0 does not match, and more is better. */
+/**
+ * Ranks an operation for a search, ignoring case: 4 if the title begins with it, 3 if it contains it, 2 if it contains
+ * all words, 1 if all words are in the searched text, else 0.
+ */
 function rankOperation(link: HTMLElement, search: string): number {
   const text = (link.dataset.search ?? "").toLowerCase();
   const title = (link.dataset.title ?? "").toLowerCase();
@@ -142,7 +164,10 @@ function rankOperation(link: HTMLElement, search: string): number {
   return words.every((word) => text.includes(word)) ? 1 : 0;
 }
 
-/** Shows the operations that match a search, best first, in place of the sections. */
+/**
+ * Shows the operations that match a search, best first, in place of the sections, and their number. Shows the sections
+ * again for an empty search.
+ */
 function showResults(search: string): void {
   const results = find(document, "results");
   const links = [...document.querySelectorAll<HTMLElement>("nav [data-search]")];
@@ -165,7 +190,10 @@ function showResults(search: string): void {
   find(document, "count").textContent = isSearching ? `${ranked.length} operations` : "";
 }
 
-/** Shows the operation, or the section, that the address names. Without one it shows the overview. */
+/**
+ * Shows the section that the address names or that contains what it names, else the overview, and hides the others.
+ * Marks its link, unfolds and scrolls to the target, and hides search results on a narrow screen.
+ */
 function showTarget(): void {
   const id = decodeURIComponent(location.hash.slice(1));
   const target = id === "" ? null : document.getElementById(id);
@@ -185,7 +213,10 @@ function showTarget(): void {
   else window.scrollTo(0, 0);
 }
 
-/** Connects the fields and buttons of an operation. */
+/**
+ * Connects the fields and buttons of an operation: a change writes its samples anew, a button sends the request or
+ * copies the code below its heading. Puts the address of the server into the call of the SDK.
+ */
 function connectOperation(section: HTMLElement, getKey: () => string): void {
   const sdk = find(section, "sdk") as HTMLElement | null;
   const base = document.body.dataset.base ?? "";
@@ -202,7 +233,10 @@ function connectOperation(section: HTMLElement, getKey: () => string): void {
   });
 }
 
-/** Starts the page. */
+/**
+ * Connects the fields, buttons and keys of the page, writes the code samples, and shows what the address names. Does
+ * nothing without the search field.
+ */
 function startPage(): void {
   const [search, keyField] = [find(document, "search"), find(document, "key")] as HTMLInputElement[];
   if (!search || !keyField) return;

@@ -52,8 +52,11 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
   let closed = false;
   let last: Promise<unknown> = Promise.resolve();
 
-  /** Postgres serves callers in parallel. SQLite dialects share one connection, and not all of them guard it. */
-  const enqueue = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+  /**
+   * Runs the work and settles as it does. On Postgres callers run in parallel; on SQLite one after another, because its
+   * dialects share one connection and not all of them guard it. Rejects once the driver is closed.
+   */
+  const serialize = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (closed) throw new Error("The driver is closed.");
     if (dialect === "postgres") return await work();
     const done = last.then(work);
@@ -81,7 +84,10 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
       }
     });
 
-  /** Runs the statements in a transaction. A locked SQLite database is tried again for a while; then it throws. */
+  /**
+   * Runs the statements in a transaction and resolves with their rows. While an SQLite database is locked, tries again
+   * for `LOCK_WAIT_MS` of waiting; then rejects. Other errors reject at once.
+   */
   const batch = async (statements: readonly SqlStatement[]): Promise<SqlRow[][]> => {
     let waited_ms = 0;
     for (let tries = 0; ; tries += 1) {
@@ -98,8 +104,12 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
 
   return {
     dialect,
-    batch: (statements) => enqueue(() => batch(statements)),
-    read: (statement) => enqueue(() => run(db, statement)),
+    batch: (statements) => serialize(() => batch(statements)),
+    read: (statement) => serialize(() => run(db, statement)),
+    /**
+     * Makes later calls reject. Resolves when the queued calls have settled, on Postgres at once. The host closes its
+     * connection itself.
+     */
     async close() {
       closed = true;
       await last;
@@ -108,8 +118,8 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
 }
 
 /**
- * A typed, read-only Kysely on the tables of the SQLite file at `path`, for reports on Bun. Needs the package
- * kysely-bun-sqlite. The first query opens the file; `destroy()` closes it.
+ * Creates a typed, read-only Kysely on the tables of the SQLite file at `path`, for reports on Bun. Needs the package
+ * kysely-bun-sqlite. The first query opens the file, which must exist; `destroy()` closes it.
  *
  * @example
  * ```ts
@@ -129,11 +139,14 @@ export function bunKysely(path: string): Kysely<Tables> {
   });
 }
 
-/** The driver of kysely-bun-sqlite, loaded by the first query: `fromKysely` must also load without `bun:sqlite`. */
+/**
+ * Creates the driver of kysely-bun-sqlite, which the first query loads, because `fromKysely` must also load without
+ * `bun:sqlite`. It reads only. Before `init`, only `destroy` may be called, and does nothing.
+ */
 function createBunDriver(path: string): Driver {
   let driver: Driver;
   return {
-    /** Opens the file for reading; it must exist. Loads the packages, and rejects without them. */
+    /** Opens the file for reading; it must exist. Imports the packages, and rejects without them. */
     async init() {
       const [{ Database }, { BunSqliteDialect }] = await Promise.all([
         import("bun:sqlite"),
@@ -157,7 +170,10 @@ function createBunDriver(path: string): Driver {
   };
 }
 
-/** Deleting a thread or an assistant deletes its rows by foreign keys, which SQLite ignores by default. */
+/**
+ * Rejects if the connection does not enforce foreign keys, which SQLite ignores by default. The deletion of a thread or
+ * an assistant deletes its rows by them.
+ */
 // biome-ignore lint/suspicious/noExplicitAny: as above
 async function checkForeignKeys(db: Kysely<any>): Promise<void> {
   const [row] = await run(db, { sql: "pragma foreign_keys", args: [] });
@@ -175,7 +191,10 @@ async function run(db: Kysely<any>, { sql, args }: SqlStatement): Promise<SqlRow
   return rows.map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, toSqlValue(value)])));
 }
 
-/** Dialects return blobs and large integers in different types. */
+/**
+ * Converts what dialects return for blobs and large integers: an ArrayBuffer to a Uint8Array and a bigint to a number,
+ * which may lose digits. Returns other values as they are, without a check.
+ */
 function toSqlValue(value: unknown): SqlValue {
   if (value instanceof ArrayBuffer) return new Uint8Array(value);
   if (typeof value === "bigint") return Number(value);

@@ -52,8 +52,8 @@ export class ChunkReader {
   }
 
   /**
-   * Returns the namespace of the graph that a chunk comes from: empty for the root graph, and for breakpoints when no subgraphs
-   * are shown.
+   * Returns the namespace of the graph that a chunk comes from. Without subgraphs it is the given one, but empty for a
+   * breakpoint. With subgraphs it lacks the last segment if that is the task of the message or tool call.
    */
   #resolveNamespace(namespace: readonly string[], mode: string, payload: unknown): readonly string[] {
     // A stop without an interrupt concerns only the root graph. LangGraph may name the subgraph that the run forked
@@ -82,7 +82,10 @@ export function isInterruptChunk({ mode, payload }: Chunk): boolean {
   return showsState && typeof payload === "object" && payload !== null && INTERRUPT in payload;
 }
 
-/** Returns the payload without interrupts of `sleep` and `wait`: the same object if there are none, null if it has only those. */
+/**
+ * Returns the payload without interrupts of `sleep` and `wait`. The same object if it has none; null if all its
+ * interrupts are such, also if it has other members.
+ */
 function omitWaitsOfPayload(payload: unknown): unknown {
   const { [INTERRUPT]: interrupts } = (payload ?? {}) as { readonly [INTERRUPT]?: unknown };
   if (!Array.isArray(interrupts)) return payload;

@@ -28,7 +28,8 @@ class GraphCommand {
   }
 
   /**
-   * Returns the writes of a node that returned this command. LangGraph drops writes to unknown channels by `filter`.
+   * Returns the writes of a node that returned this command: those of the update, then the packets of `goto`. `filter`,
+   * by which LangGraph drops writes to unknown channels, always keeps the packets.
    */
   _updateAsTuples(): readonly Pair[] {
     const packets = this.#packets;
@@ -69,7 +70,10 @@ function toPackets(goto: readonly (string | Send)[] = []): Pair[] {
     .map(({ node, input }): Pair => [TASKS, { lg_name: "Send", node, args: input }]);
 }
 
-/** Returns the channels of an update with the values written to them. */
+/**
+ * Returns the channels of an update with the values written to them: a list as it is, without a check, or the members
+ * of an object. Empty for other values.
+ */
 function toPairs(update: unknown): readonly Pair[] {
   if (Array.isArray(update)) return update as Pair[];
   return isObject((update ?? null) as Json) ? Object.entries(update as object) : [];

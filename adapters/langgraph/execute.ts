@@ -78,8 +78,8 @@ async function* finish(attempt: GraphAttempt): Events {
 }
 
 /**
- * Emits the stored state of a run in which nothing had to run, as if it had been streamed. Throws if a checkpoint write has
- * failed or no state is stored.
+ * Emits the stored state of a run in which nothing had to run, as if it had been streamed, then the state itself. Fixes
+ * the saver's head. Throws if a checkpoint write has failed or no state is stored.
  */
 async function* finishWithoutStream(attempt: GraphAttempt): Events {
   const { job, mapper, saver } = attempt;
@@ -107,7 +107,9 @@ async function* fail(attempt: GraphAttempt, cause: unknown): Events {
   if (!runStopped.aborted) yield* mapper.failProtocol(cause, state);
 }
 
-/** Reads the state after a failure; null if there is none or the read fails. */
+/**
+ * Fixes the saver's head and reads the state after a failure. Resolves with null if there is none or the read fails.
+ */
 async function readFailedState(attempt: GraphAttempt): Promise<StateEvent | null> {
   attempt.saver.fixHead();
   return await readStoredState(attempt).catch(() => null);

@@ -43,7 +43,10 @@ function createStateEvent(values: Json, checkpoint_id: string): StateEvent {
   return { type: "state", values, next: [], tasks: [], checkpoint: { ns: "", checkpoint_id } };
 }
 
-/** Removes the checkpoint from the event if only this attempt could read it. */
+/**
+ * Returns a copy of the event without its checkpoint if the checkpoints were only in the memory of this attempt; else
+ * the same event.
+ */
 export function toFinalEvent({ isInMemory }: GraphAttempt, state: StateEvent): StateEvent {
   if (!isInMemory) return state;
   const { checkpoint: _checkpoint, ...withoutCheckpoint } = state;

@@ -85,8 +85,8 @@ function toLifecycleEvent(data: LifecycleData): ExecutorEvent {
 }
 
 /**
- * Extracts the checkpoint from a chunk of mode `debug`, which replaces mode `checkpoints` with protocol events. See
- * `createStreamOptions`.
+ * Returns the checkpoint in a chunk of mode `debug` as a chunk of mode `checkpoints`; null for a debug chunk of another
+ * type. With protocol events, mode `debug` replaces mode `checkpoints`: see `createStreamOptions`.
  */
 function toCheckpointChunk({ namespace, payload }: Chunk): Chunk | null {
   const { type, payload: innerPayload } = payload as { readonly type: string; readonly payload: unknown };
@@ -116,8 +116,8 @@ class UnfinishedMessages {
   }
 
   /**
-   * Records the parts of messages that are streamed. For an update, returns the messages in wire form of which parts were
-   * streamed and that are complete now, each once; else an empty list.
+   * Records the id of a message of which a chunk is streamed, and removes it when the whole message is streamed. For an
+   * update, returns the messages in it that are recorded, in wire form, and removes their ids; else an empty list.
    */
   handle({ mode, payload }: Chunk): readonly Json[] {
     if (mode === "messages-tuple") {
@@ -131,7 +131,10 @@ class UnfinishedMessages {
       .map((message) => serializeValue(message));
   }
 
-  /** Returns the unfinished messages in the state after a failure. LangGraph drops what it had streamed just before. */
+  /**
+   * Returns the messages in the state after a failure that are recorded as unfinished, and removes their ids. LangGraph
+   * drops what it had streamed just before.
+   */
   completeFromState(values: Json): Json[] {
     const { messages = [] } = isObject(values) ? values : {};
     const stateMessages = Array.isArray(messages) ? messages : [];
@@ -182,7 +185,10 @@ function toFrameData({ mode, payload }: Chunk): Json | undefined {
 
 const metadataCache = new WeakMap<object, Json>();
 
-/** Caches the conversion, because all chunks of a message have the same metadata object. */
+/**
+ * Returns the metadata as JSON without secrets. Caches the result by object, because all chunks of a message have the
+ * same metadata object: later changes of it are not seen.
+ */
 function serializeChunkMetadata(metadata: object): Json {
   const json = metadataCache.get(metadata) ?? serializeMetadata(metadata);
   metadataCache.set(metadata, json);

@@ -32,7 +32,11 @@ export async function collectResumeValues(
   return { command: { ...command, resume }, isAnswerConsumed };
 }
 
-/** Returns the input of the graph, and the graph that accepts it. */
+/**
+ * Returns the input of the graph, and the graph that accepts it, which is a copy if a command sends packets. The input
+ * is the command if one remains; else null in a later attempt or with a command that is used up, else the job's input
+ * or null.
+ */
 export function toGraphInput(
   graph: Graph,
   job: Job,

@@ -98,8 +98,9 @@ export class GraphWaits {
   }
 
   /**
-   * Returns how the run continues its durable call: `gone` if the call has continued without this run, null if the run
-   * continues none. Appends the ends of waits that have come.
+   * Returns how the run continues its durable call: the job with its resume value by interrupt id (null in a later
+   * attempt), and the results that are due. `gone` if the run's own call has continued without it, null if the run
+   * continues none. Reads events from now on and appends the ends of waits that have come.
    */
   async continueCall(values: ValueSerializer): Promise<ContinuedWaits | "gone" | null> {
     const { command, resumed } = this.#job;
@@ -130,7 +131,10 @@ export class GraphWaits {
     return stored && call_id !== null ? { stored, call_id, isOfRun: runCallId !== null } : null;
   }
 
-  /** Returns the results in the journal that no task has taken, by interrupt id. Empty if none are due. */
+  /**
+   * Returns the results in the journal that no task has taken, as `{ payload }` by interrupt id; the payload is null
+   * for a sleep or a timeout. Empty if none are due.
+   */
   async #findDueResults(
     journal: ActiveJournal,
     stored: StoredCheckpoint,
@@ -241,7 +245,10 @@ export class GraphWaits {
       : null;
   }
 
-  /** Returns the entries of these sleeps and waits. Appends those that appear for the first time. */
+  /**
+   * Returns the start entries of these sleeps and waits, in their order. Appends an entry to the journal for each one
+   * that has none.
+   */
   async #findOrAppendEntries(journal: ActiveJournal, interrupts: readonly GraphInterrupt[]): Promise<JournalEntry[]> {
     const stored = await this.#job.checkpoints.get({ ns: "" });
     const counts = stored ? readAnswerCounts(stored) : new Map<string, number>();
@@ -271,8 +278,9 @@ function toWaitingFor({ kind, name, until = null }: JournalEntry): WaitingFor {
 }
 
 /**
- * Returns the key of a sleep or a wait in the journal. Before LangGraph 1.5.0 all interrupts of a task have the same
- * id, so the number of resume values that the task had consumed is part of it.
+ * Returns the key of a sleep or a wait in the journal: that of the request, else the interrupt id. Before LangGraph
+ * 1.5.0 all interrupts of a task have the same id, so the number of resume values that the task had consumed follows
+ * it, if not 0.
  */
 function formatWaitKey({ id = "" }: GraphInterrupt, { key }: WaitRequest, counts: ReadonlyMap<string, number>): string {
   const count = counts.get(id) ?? 0;

@@ -140,7 +140,8 @@ export function createGraphSource(graph_id: string, value: GraphLike | GraphFact
   return { definition, fixedGraph, createGraph: async () => fixedGraph, loadGraph: async () => fixedGraph };
 }
 
-function isDefinition(value: unknown): value is GraphDefinition {
+/** Returns true for a graph with settings, and for an agent of LangChain, which has a member `graph` too. */
+export function isDefinition(value: unknown): value is GraphDefinition {
   return typeof value === "object" && value !== null && !isCompiled(value) && !isBuilder(value) && "graph" in value;
 }
 

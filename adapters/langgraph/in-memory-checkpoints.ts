@@ -24,6 +24,10 @@ export function createInMemoryCheckpoints(): CheckpointHandle {
   const writes = new Map<string, Map<string, StoredWrite>>();
   const formatKey = (...parts: readonly (string | number)[]): string => JSON.stringify(parts);
 
+  /**
+   * Returns the checkpoint with the values of its versions, which earlier checkpoints of the namespace may have stored,
+   * and its writes, ordered by task id and index.
+   */
   const toStoredCheckpoint = (checkpoint: NewCheckpoint): StoredCheckpoint => {
     const { ns, checkpoint_id, versions } = checkpoint;
     const values = checkpoints.filter((candidate) => candidate.ns === ns).flatMap((candidate) => candidate.values);

@@ -134,8 +134,8 @@ export class JobSaver extends Saver {
   }
 
   /**
-   * Returns the counts note of a task that raises interrupts; undefined if no resume value was consumed. The count of each
-   * interrupt is kept from its first appearance.
+   * Returns the counts note of a task that raises interrupts; undefined if no resume value was consumed. Records, for
+   * each interrupt at its first appearance, how many resume values its task had consumed.
    */
   #createCountsNote(writes: readonly (readonly [string, unknown])[]): Record<string, number> | undefined {
     const ids = writes.flatMap(([channel, interrupts]) => (channel === INTERRUPT ? readInterruptIds(interrupts) : []));

@@ -25,6 +25,10 @@ export interface JsonForm {
  */
 export function toJson(value: unknown, form: JsonForm): Json | undefined {
   const ancestors: object[] = [];
+  /**
+   * Converts a value inside the converted one. Passes what JSON lacks to `form.primitive`, and an object that contains
+   * itself to `form.cycle`.
+   */
   const convertInner: ConvertInner = (item) => {
     if (item === null || typeof item === "string" || typeof item === "boolean") return item;
     if (typeof item === "number" && Number.isFinite(item)) return item;
@@ -35,12 +39,14 @@ export function toJson(value: unknown, form: JsonForm): Json | undefined {
     ancestors.pop();
     return json;
   };
+  /** Converts a list, a plain object, which then passes `form.plain`, or another instance, by `form.instance`. */
   const convertComposite = (item: object): Json | undefined => {
     if (Array.isArray(item)) return convertList(item);
     return isPlainObject(item)
       ? form.plain(convertObject(item as Record<string, unknown>))
       : form.instance(item, convertInner);
   };
+  /** Converts the elements; undefined becomes null. Returns the same list if no element changes, else a copy. */
   const convertList = (items: readonly unknown[]): Json[] => {
     let copy: Json[] | undefined;
     for (let index = 0; index < items.length; index++) {
@@ -50,6 +56,7 @@ export function toJson(value: unknown, form: JsonForm): Json | undefined {
     }
     return copy ?? (items as Json[]);
   };
+  /** Converts the members and omits undefined ones. Returns the same object if nothing changes, else a copy. */
   const convertObject = (fields: Readonly<Record<string, unknown>>): JsonObject => {
     const keys = Object.keys(fields);
     let copy: [string, Json][] | undefined;
@@ -65,6 +72,10 @@ export function toJson(value: unknown, form: JsonForm): Json | undefined {
   return convertInner(value);
 }
 
+/**
+ * Returns true for an object that is no class instance: without a prototype, or with that of `Object`, also of another
+ * realm.
+ */
 function isPlainObject(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   // The second test is for objects of another realm.
@@ -84,6 +95,7 @@ export function isMessage(value: object): value is LangChainMessage {
   return (value as { [MESSAGE]?: unknown })[MESSAGE] === true;
 }
 
+/** Returns true if LangChain's name of the message's class ends with `Chunk`: it is a part of a streamed message. */
 export function isChunk(message: LangChainMessage): boolean {
   const { lc_name } = message.constructor as { lc_name?: () => string };
   return lc_name?.().endsWith("Chunk") ?? false;
@@ -110,8 +122,8 @@ function isPublicField(name: string): boolean {
 }
 
 /**
- * Returns the content of another class instance: the result of its `toJSON`, or its fields. Only public fields, without `toJSON`,
- * for LangChain's classes.
+ * Returns the content of an instance of any other class: for LangChain's classes the public fields, else the result of
+ * its `toJSON`, else a copy of its own enumerable members. The content is not converted yet.
  */
 export function readInstanceFields(value: object): unknown {
   // LangChain's toJSON writes a constructor call, which is useless as data.

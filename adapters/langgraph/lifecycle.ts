@@ -140,6 +140,10 @@ export class Lifecycle {
     return endedSubgraphs.toReversed().map(toData);
   }
 
+  /**
+   * Returns the data of a lifecycle event. It has the tool call of the task that runs the subgraph or an outer one, if
+   * there is one.
+   */
   #createData(namespace: readonly string[], event: LifecycleData["event"], error?: string): LifecycleData {
     const toolCallId = this.#findTask(namespace)?.toolCallId;
     return {
@@ -180,8 +184,8 @@ function toGraphNames(namespace: readonly string[], id: string, name: string): r
 }
 
 /**
- * Returns the id of the tool call that a node runs; undefined if it runs none. The node gets it beside the state, or as the only
- * element of a list.
+ * Returns the id of the tool call in the input of a node; undefined if there is none with an id, a name and arguments.
+ * It is the only element of a list, else member `lg_tool_call`, else `tool_call`.
  */
 function findToolCallId(input: unknown): string | undefined {
   if (typeof input !== "object" || input === null) return undefined;

@@ -2,8 +2,10 @@
  * An executor for compiled LangGraph.js graphs. Imports nothing of LangGraph, because the user's copy must be used.
  * @module
  */
-import type { GraphsOf } from "../../lib/executor/agent-types.ts";
+import { ConfigError } from "../../lib/errors.ts";
+import type { Check, GraphsOf } from "../../lib/executor/agent-types.ts";
 import type { Executor, GraphInfo } from "../../lib/executor/contract.ts";
+import { findUnknownMembers, findUnknownSettings } from "../../lib/executor/option-names.ts";
 import type { Host } from "./attempt.ts";
 import type { CallbackManagerClass } from "./callbacks.ts";
 import { execute } from "./execute.ts";
@@ -13,6 +15,7 @@ import {
   type GraphFactory,
   type GraphLike,
   type GraphSource,
+  isDefinition,
 } from "./graph.ts";
 import { type MessageClasses, Serde } from "./serde.ts";
 import { createGraphState } from "./state.ts";
@@ -39,11 +42,18 @@ export type HostedGraphs<Hosted> = GraphsOf<{
     : Hosted[Name];
 }>;
 
+/** Graphs by name, each as it is or with an `AgentError` in its place if it has an unknown setting. */
+export type CheckedGraphs<Hosted> = Hosted & {
+  readonly [Name in keyof Hosted]: Hosted[Name] extends (...config: never) => unknown
+    ? Hosted[Name]
+    : Check<Hosted[Name]>;
+};
+
 /**
  * Hosts LangGraph.js graphs: compiled graphs, builders, or functions that create one from the run's configuration (called for
  * each run). The service stores their state, whatever saver they were compiled with, and does not change the objects. A graph
  * that was compiled with a store keeps it; every other one gets the service's store. Throws a TypeError for a value that is no
- * graph. LangChain is imported at the first run: if that fails, the run fails, and the next one tries again.
+ * graph, and a ConfigError for unknown settings and options. LangChain is imported at the first run: if that fails, the run fails, and the next one tries again.
  * @example
  * ```ts
  * import { langgraph } from "greenroom/langgraph";
@@ -52,21 +62,31 @@ export type HostedGraphs<Hosted> = GraphsOf<{
  * ```
  */
 export function langgraph<Hosted extends Readonly<Record<string, GraphLike | GraphFactory | GraphDefinition>>>(
-  graphs: Hosted,
+  graphs: CheckedGraphs<Hosted>,
   options: LangGraphOptions = {},
 ): Executor<HostedGraphs<Hosted>> {
+  const problems = [
+    ...Object.entries<unknown>(graphs).flatMap(([graph_id, graph]) =>
+      isDefinition(graph) ? findUnknownSettings(graph, ["graph"], `langgraph: ${graph_id}`) : [],
+    ),
+    ...findUnknownMembers(options, ["resolve"], "langgraph: options"),
+  ];
+  if (problems.length > 0) throw new ConfigError(problems);
   const load = options.resolve ?? importLangChain;
   const sources = new Map(
-    Object.entries(graphs).map(([graph_id, graph]): [string, GraphSource] => [
-      graph_id,
-      createGraphSource(graph_id, graph),
-    ]),
+    Object.entries<GraphLike | GraphFactory | GraphDefinition>(graphs).map(
+      ([graph_id, graph]): [string, GraphSource] => [graph_id, createGraphSource(graph_id, graph)],
+    ),
   );
   const infos = [...sources].map(([graph_id, { definition }]): GraphInfo => {
     const { graph: _graph, ...settings } = definition;
     return { ...settings, graph_id, resumes_on_retry: true, protocol_events: true };
   });
   let loading: Promise<readonly [Serde, CallbackManagerClass]> | undefined;
+  /**
+   * Imports LangChain once, and resolves with the serializer of stored values and the class of callback managers.
+   * Rejects if that fails, and then the next call tries again.
+   */
   const langchain: Host["langchain"] = () => {
     loading ??= Promise.all([load("@langchain/core/messages"), load("@langchain/core/callbacks/manager")]).then(
       ([messages, manager]) => [
@@ -90,6 +110,10 @@ export function langgraph<Hosted extends Readonly<Record<string, GraphLike | Gra
   let version: Promise<string | undefined> | undefined;
   return {
     graphs: () => infos,
+    /**
+     * Resolves with the version of LangGraph as `langgraph_js_version`; without the member if it is unknown. Reads it
+     * once.
+     */
     async versions() {
       version ??= readLangGraphVersion(
         [...sources.values()].flatMap(({ fixedGraph }) => fixedGraph ?? []),

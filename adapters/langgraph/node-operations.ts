@@ -23,6 +23,10 @@ import type { Json, JsonObject } from "../../lib/json.ts";
 import type { GraphWaits } from "./graph-waits.ts";
 import { WAIT_MARKER, WAITS_KEY, type WaitRequest, type WaitResult } from "./wait-interrupts.ts";
 
+/**
+ * Raises the interrupt of a sleep or a wait, so it rejects, until the run is resumed with its result; then it resolves
+ * with that.
+ */
 const raiseWait = async (request: WaitRequest): Promise<WaitResult> => {
   const { interrupt } = await import("@langchain/langgraph");
   return interrupt({ [WAIT_MARKER]: request }) as WaitResult;
@@ -88,7 +92,10 @@ export async function wait<
 const toStoredSchema = async (schema: Schema | JsonSchema, label: string): Promise<JsonObject> =>
   parseSchema(isStandardSchema(schema) ? await toJsonSchema(schema, label) : schema, label);
 
-/** Returns a payload as a Standard Schema parses it, or as it is. Throws a StepError for one that does not fit. */
+/**
+ * Resolves with the payload as a Standard Schema parses it. Null, and a payload without such a schema, is returned as
+ * it is. Rejects with a StepError for a payload that does not fit.
+ */
 async function parsePayload(payload: Json, schema: unknown, label: string): Promise<unknown> {
   if (!isStandardSchema(schema) || payload === null) return payload;
   const result = await parseBySchema(schema, payload, `event of ${label}`);

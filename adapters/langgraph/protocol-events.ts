@@ -89,8 +89,8 @@ export class ProtocolEvents {
   }
 
   /**
-   * Ends everything that is open at the end of the execution, and returns the events: ends of messages, results of transformers,
-   * then ends of subgraphs. Waits for transformers to finish.
+   * Ends everything that is open at the end of the execution. Returns the ends of messages, then the results of
+   * transformers, for which it waits, then the ends of subgraphs with `outcome`.
    */
   async end(outcome: "completed" | "interrupted"): Promise<ProtocolEvent[]> {
     const messages = this.#blocks.close([]).map(toMessageEvent);
@@ -103,9 +103,9 @@ export class ProtocolEvents {
   }
 
   /**
-   * Returns the events after a failure: ends of open messages and subgraphs with the error. Transformers are told the error.
-   * `state` is the state after it; its values are sent if LangGraph, which drops what was not read before the failure, has
-   * dropped them. Messages that it contains end as complete.
+   * Passes the error to the transformers and returns the events after a failure: the root values of `state` if
+   * LangGraph has dropped them, whole messages that the state contains, then the ends of open messages and subgraphs
+   * with the error.
    */
   fail(error: unknown, state: StateEvent | null): ProtocolEvent[] {
     this.#transformers?.fail(error);
@@ -164,7 +164,10 @@ export class ProtocolEvents {
     return this.#blocks.close(task, failed?.error).map(toMessageEvent);
   }
 
-  /** Returns the events of a state, of the note about its checkpoint or of its interrupts; empty in other modes. */
+  /**
+   * Returns the event of a state, of the note about its checkpoint, or of each interrupt that was not yet sent; empty
+   * in other modes. Records the id of a noted checkpoint and the interrupts as sent.
+   */
   #mapState(chunk: Chunk): ProtocolEvent[] {
     const { mode, namespace, payload } = chunk;
     if (mode === "checkpoints")
@@ -183,8 +186,9 @@ export class ProtocolEvents {
   }
 
   /**
-   * Builds the `values` event of a namespace and consumes the checkpoint id noted for it. `data` is null if that id is known and the run
-   * records states only; readers then load the checkpoint.
+   * Builds the `values` event of a namespace and removes the checkpoint id noted for it. `data` is null, and `read` is
+   * not called, if that id is known and the run records states only; readers then load the checkpoint. A root state
+   * counts as sent.
    */
   #createValuesEvent(namespace: Namespace, read: () => Json): ProtocolEvent {
     const name = namespace.join("|");
@@ -237,7 +241,10 @@ export class ProtocolEvents {
     return this.#blocks.addMessage(message, metadata as JsonObject).map(toMessageEvent);
   }
 
-  /** Returns the event of a start or an end. Only the start of an agent that a tool call runs names its cause. */
+  /**
+   * Returns the event of a start or an end. `graph_name` is the name of the agent, else of the node. Only the start of
+   * an agent that a tool call runs has a `cause`, with the id of the call.
+   */
   #toLifecycleEvent({ namespace, event: eventName, tool_call_id, error }: LifecycleData): ProtocolEvent {
     const agent = this.#agentNames.findName(namespace);
     const hasCause = eventName === "started" && agent !== undefined && tool_call_id !== undefined;
@@ -278,15 +285,18 @@ const toMessageEvent = (message: MessageEvent): ProtocolEvent => ({ type: "event
 
 const isTaskEnd = ({ mode, payload }: Chunk): boolean => mode === "tasks" && "result" in (payload as object);
 
-/** Returns the node of a task. Later segments count the graphs that it calls. */
+/**
+ * Returns the node name in the last segment that is not a number; an empty text without one. Numbers count the graphs
+ * that a task calls.
+ */
 function parseNodeName(namespace: Namespace): string {
   const taskSegment = namespace.findLast((segment) => !/^\d+$/.test(segment)) ?? "";
   return taskSegment.split(":", 1)[0] as string;
 }
 
 /**
- * Returns the data of an event with the graph's own values, for transformers. Falls back to the event's JSON where the chunk has
- * no such value.
+ * Returns the data of an event for transformers: the graph's own values instead of their JSON for states, tasks, tools
+ * and updates of nodes. Returns the event's JSON for other modes, and for an event that is not of the chunk's mode.
  */
 function getTransformerData({ method, data }: ProtocolEvent, { mode, payload }: Chunk): unknown {
   if (method !== mode) return data;

@@ -67,7 +67,11 @@ function requireMatch(resume: Json | undefined, stored: StoredCheckpoint | null,
 const isConsumed = (answeringRun: string, run_id: string, step: readonly StoredCheckpoint[]): boolean =>
   answeringRun !== run_id || step.some((checkpoint) => findResumedTasks(checkpoint, answeringRun).length > 0);
 
-/** Returns the resume values that no task of the step has taken, or null if all are taken. */
+/**
+ * Returns the resume values that no task of the step has taken, by interrupt id; null if all are taken. A plain value
+ * is returned as it is if the run has resumed no task yet, else it is given to each pending interrupt that has taken
+ * none.
+ */
 function omitTakenAnswers(
   resumeValue: Json,
   step: readonly StoredCheckpoint[],
@@ -90,7 +94,10 @@ function omitTakenAnswers(
   return openEntries.length > 0 ? Object.fromEntries(openEntries) : null;
 }
 
-/** Returns the command with the remaining resume values. Null if nothing of the command remains. */
+/**
+ * Returns a copy of the command with the remaining resume values. If none remain: null, because the command was applied
+ * with them, or the command without `resume` if `resumeValue` is null and it has an update or a `goto`.
+ */
 function withResume(
   { resume: _resume, ...otherMembers }: Command,
   resumeValue: Json,
@@ -126,7 +133,10 @@ async function requireTargets(
   if (lostTargets.length > 0 || isUnbound) throw createInterruptGoneError(lostTargets, pending);
 }
 
-/** Addresses a plain value to the interrupt that it is bound to, so that no other task can take it. */
+/**
+ * Returns `{ [id]: resume }` if a plain value is bound to exactly one interrupt with an id, so that no other task can
+ * take it. Returns every other value as it is, also a map that has that id already.
+ */
 function addressToInterrupt(resume: Json | undefined, { resume_targets = [] }: Job): Json | undefined {
   const id = resume_targets[0]?.interrupt_id ?? "";
   const isPlainValue = resume !== undefined && !(isObject(resume) && Object.hasOwn(resume, id));
@@ -162,7 +172,8 @@ async function normalizeResume(
 }
 
 /**
- * Returns the ids of the interrupts that an earlier attempt of the run resumed. Their tasks may have finished since.
+ * Returns the ids of the interrupts that an earlier attempt of the run resumed, which may contain duplicates. Their
+ * tasks may have finished since.
  */
 function findAnsweredIds(stored: StoredCheckpoint, values: ValueSerializer, run_id: string): string[] {
   const tasks = new Set(findResumedTasks(stored, run_id));
@@ -181,7 +192,10 @@ function findPendingIds(stored: StoredCheckpoint, values: ValueSerializer, tasks
     .flatMap(([, , interrupts]) => readInterruptIds(omitWaitInterrupts([interrupts].flat())));
 }
 
-/** Returns `stored`, and after it the checkpoints that subgraphs have stored since, newest first. */
+/**
+ * Returns `stored`, and after it the newer checkpoints of subgraphs, newest first. Newer checkpoints of the root graph
+ * are left out. If `stored` is of a subgraph itself, all checkpoints of subgraphs follow, `stored` among them.
+ */
 async function readStep(checkpoints: Job["checkpoints"], stored: StoredCheckpoint): Promise<StoredCheckpoint[]> {
   const checkpointsOfStep = [stored];
   for await (const checkpoint of checkpoints.list({})) {
@@ -223,7 +237,10 @@ function findAnsweringRun({ writes }: StoredCheckpoint, task_id: string): string
   return note ? parseResumeNote(note).run_id : null;
 }
 
-/** Returns the tasks that took a resume value of the run. */
+/**
+ * Returns the ids of the tasks that took a resume value of the run; the run's own value, which no task has taken yet,
+ * is left out.
+ */
 function findResumedTasks(stored: StoredCheckpoint, run_id: string): string[] {
   return findResumeNotes(stored, run_id)
     .map(({ task_id }) => task_id)
@@ -251,7 +268,9 @@ const isTask = (task_id: string): boolean => task_id !== NULL_TASK && !isInterru
 
 const isInterruptId = (id: string): boolean => /^[0-9a-f]{32}$/.test(id);
 
-/** Returns true for resume values by interrupt id, as LangGraph recognizes them. */
+/**
+ * Returns true for an object with at least one key in which all keys look like interrupt ids, as LangGraph tests it.
+ */
 function isResumeMap(resume: Json | undefined): resume is JsonObject {
   return (
     resume !== undefined &&

@@ -155,7 +155,10 @@ export class Saver {
     }
   }
 
-  /** Lists the checkpoints of one thread, or the one with this id. */
+  /**
+   * Yields the checkpoints of a thread that the query matches, newest first, or only the one with this id. Yields
+   * nothing for a thread that the saver cannot reach.
+   */
   async *#listThread(
     thread_id: string,
     query: Parameters<CheckpointReader["list"]>[0],
@@ -309,7 +312,10 @@ export class Saver {
     };
   }
 
-  /** Adds the packets, which checkpoints before format 4 stored as writes of the parent. */
+  /**
+   * Returns a copy of the checkpoint with the packets of `Send`, which formats before 4 stored as writes of the parent,
+   * as their own channel with the newest version. The channel is empty if there are none.
+   */
   async #addSends(
     checkpoint: Checkpoint,
     ns: string,
@@ -354,8 +360,8 @@ export function readPendingWrites(
 }
 
 /**
- * Returns how many resume values of an interrupted task remain if it has failed with the value of another run, which
- * is removed. Null if all remain.
+ * Returns how many of the first resume values an interrupted task keeps if the run that resumed it is not `run_id`: as
+ * many as it had consumed when it raised the interrupt. Null if it keeps all, because no such run is noted.
  */
 function countRemainingAnswers(writes: readonly StoredWrite[], task_id: string, run_id: string | null): number | null {
   const readNote = (channel: string): unknown => {
@@ -375,6 +381,7 @@ export function readWrite({ type, data }: StoredWrite, values: ValueSerializer):
   return values.read({ type: type.split(" ", 1)[0] as string, data });
 }
 
+/** Returns the path that `putWrites` has stored behind the type of a write; an empty text if there is none. */
 function parseTaskPath({ type }: StoredWrite): string {
   const end = type.indexOf(" ");
   return end < 0 ? "" : type.slice(end + 1);

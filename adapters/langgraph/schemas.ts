@@ -129,8 +129,8 @@ function convertStateSchema(schema: StateSchema, side: Side, tools: SchemaTools)
 }
 
 /**
- * Returns a copy with the members that LangGraph put into descriptions as JSON. Such a description is replaced by the one inside,
- * or removed. Throws a SyntaxError if it is not JSON.
+ * Returns a copy in which, at every depth, a description that LangGraph has filled with JSON is replaced by the members
+ * of that JSON, which may contain a description. Throws a SyntaxError if it is not JSON.
  */
 function addExtras(json: Json): Json {
   if (Array.isArray(json)) return json.map(addExtras);

@@ -90,8 +90,8 @@ export class Serde {
   }
 
   /**
-   * Returns the stored value, with messages, dates and others as instances again. Throws for an unknown tag and a SyntaxError for
-   * invalid JSON.
+   * Returns the stored value. Type `bytes` gives bytes (text as UTF-8); every other type is parsed as JSON, with
+   * messages, dates and others as instances again. Throws for an unknown tag and a SyntaxError for invalid JSON.
    */
   read(payload: Payload): unknown {
     if (payload.type === "bytes") {

@@ -55,6 +55,7 @@ const isSecret = (key: string): boolean => SECRET.test(key);
  * clients must not see.
  */
 const lenientForm: JsonForm = {
+  /** Returns bigints as text and null for numbers that JSON lacks. Omits undefined, functions and symbols. */
   primitive(value) {
     if (typeof value === "bigint") return String(value);
     return typeof value === "number" ? null : undefined;
@@ -79,8 +80,8 @@ function redactConfig({ callbacks: _, configurable, ...otherMembers }: JsonObjec
 }
 
 /**
- * Serializes data of the graph's author. Throws for functions, symbols and cycles. `convertMessageValue` replaces the
- * conversion of messages.
+ * Returns data of the graph's author in wire form; null for undefined. Throws a TypeError for functions, symbols and
+ * cycles. `convertMessageValue` replaces the conversion of messages.
  */
 export function serializeValue(
   value: unknown,
@@ -162,6 +163,7 @@ export function serializeCheckpointChunk(chunk: CheckpointChunk): Json {
   });
 }
 
+/** Returns a copy of the config without `callbacks`; null without a config. */
 function omitCallbacks(config: CheckpointChunk["config"]): unknown {
   if (!config) return null;
   const { callbacks: _callbacks, ...otherMembers } = config;

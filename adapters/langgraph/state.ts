@@ -44,8 +44,9 @@ export function toThreadState(
 }
 
 /**
- * Returns the nodes of the next step. LangGraph omits a node that has consumed a resume value and then raised another
- * interrupt.
+ * Returns the nodes of the next step: those that LangGraph lists, then the nodes of interrupted tasks that it omits,
+ * because they have consumed a resume value and then raised another interrupt. A node with several tasks is listed
+ * several times.
  */
 function listNextNodes({ next, tasks }: Snapshot): string[] {
   const names = [...next];
@@ -99,6 +100,7 @@ function formatError(error: unknown): string | null {
   return typeof message === "string" ? message : JSON.stringify(serializeMetadata(error));
 }
 
+/** Returns the checkpoint id of the snapshot as a member; no member if the snapshot has no thread or no checkpoint. */
 const toStateId = ({ config }: Snapshot): { readonly checkpoint_id?: string } => {
   const checkpoint_id = toWireCheckpoint(config)?.checkpoint_id;
   return checkpoint_id === undefined ? {} : { checkpoint_id };

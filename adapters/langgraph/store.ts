@@ -116,7 +116,10 @@ export class JobStore {
     return "[greenroom]";
   }
 
-  /** Returns the result of a read operation; undefined for a write, which it does not run. */
+  /**
+   * Runs a search, a `get` or a listing of namespaces, and returns its result; undefined for a write, which it does not
+   * run. Of several match conditions of one type, the last counts.
+   */
   async #read(operation: Operation): Promise<unknown> {
     if ("value" in operation) return undefined;
     if ("namespacePrefix" in operation) return await this.search(operation.namespacePrefix, operation);

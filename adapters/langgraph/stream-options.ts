@@ -87,6 +87,10 @@ export function createStreamOptions(job: Job, attempt: AttemptStreamOptions): St
   } as StreamOptions;
 }
 
+/**
+ * Returns the caller's configurable values, without those that LangGraph reserves, together with the ids of the thread,
+ * run, graph and assistant, which win.
+ */
 function createConfigurable({ config, thread_id, run_id, graph_id, assistant_id }: Job): JsonObject {
   const callerEntries = Object.entries(config.configurable).filter(([key]) => !isInternal(key));
   return { ...(Object.fromEntries(callerEntries) as JsonObject), thread_id, run_id, graph_id, assistant_id };

@@ -57,11 +57,13 @@ function trackNode(node: Node, commandEdge: Runnable | undefined): Node {
   const members: PropertyDescriptorMap = { writers: { value: writers } };
   // LangGraph skips the part of a node without work, which it recognizes by identity: it would run a copy.
   if (!isPassthrough(bound)) {
-    const isLocalGraph = isCompiled(bound) && !isRemoteGraph(bound);
-    members.bound = { value: isLocalGraph ? trackGraph(bound as Graph) : trackRunnable(bound as Runnable) };
+    members.bound = { value: isLocalGraph(bound) ? trackGraph(bound) : trackRunnable(bound as Runnable) };
   }
   return withDirectCalls(Object.create(node, members) as Node);
 }
+
+/** Returns true for a compiled graph with nodes. A RemoteGraph has none here, and is run as a whole. */
+const isLocalGraph = (bound: object): bound is Graph => isCompiled(bound) && "nodes" in bound;
 
 /** Returns a runnable that the tracker of the config runs; without a tracker it runs by itself. */
 function trackRunnable(runnable: Runnable): Runnable {

@@ -62,7 +62,10 @@ export class Transformers {
     return this.#drain();
   }
 
-  /** Tells all transformers the error and ends their channels with it. */
+  /**
+   * Passes the error to all transformers and ends their channels with it. Created events stay until the next call that
+   * returns them.
+   */
   fail(error: unknown): void {
     for (const transformer of this.#transformers) transformer.fail?.(error);
     for (const channel of this.#channels) channel._fail(error);
@@ -80,6 +83,7 @@ export class Transformers {
     } else if (isPromise(value)) this.#results.push([name, value]);
   }
 
+  /** Adds an event of method `custom` in the current namespace, with the item in wire form. `#drain` returns it. */
   #addCustomEvent(name: string, item: unknown): void {
     const data: JsonObject = { name, payload: serializeValue(item) };
     this.#createdEvents.push({ type: "event", method: "custom", namespace: this.#namespace, data });

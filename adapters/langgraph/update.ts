@@ -55,7 +55,10 @@ function toNodeValue({ values, command }: StateUpdate): unknown {
   return nodeCommand(pairs.length > 0 ? { ...otherMembers, update: pairs } : otherMembers);
 }
 
-/** Returns the channels of an update with the values written to them. */
+/**
+ * Returns the channels of an update with the values written to them. In a list, an object gives its members, and every
+ * other element is taken as a pair without a check. Empty for other values.
+ */
 function toPairs(update: Json): [string, Json][] {
   if (isObject(update)) return Object.entries(update);
   if (!Array.isArray(update)) return [];
@@ -99,8 +102,9 @@ export class UpdateSaver extends Saver {
   }
 
   /**
-   * Returns new versions of channels that finished tasks have changed: LangGraph applies their writes, but keeps the
-   * versions.
+   * Returns new versions, by channel, for the channels whose value differs from the parent's although LangGraph has
+   * kept their version: finished tasks have changed them. Omits channels in `newVersions` and compares JSON values
+   * only.
    */
   #findMissingVersions(
     parent: StoredCheckpoint,

@@ -29,13 +29,15 @@ export interface GraphInterrupt {
   readonly value?: unknown;
 }
 
-/** Returns null for an interrupt that clients resume. */
+/** Returns the request of an interrupt of `sleep` or `wait`; null for an interrupt that clients resume. */
 export function findWaitRequest({ value }: GraphInterrupt): WaitRequest | null {
   if (typeof value !== "object" || value === null) return null;
   return ((value as { readonly [WAIT_MARKER]?: WaitRequest })[WAIT_MARKER] ?? null) as WaitRequest | null;
 }
 
-/** Returns the interrupts that clients see. Returns the same list if it has no others. */
+/**
+ * Returns the interrupts without those of `sleep` and `wait`, which clients do not see; the same list if it has none.
+ */
 export function omitWaitInterrupts<Item>(interrupts: readonly Item[]): readonly Item[] {
   const visible = interrupts.filter((interrupt) => findWaitRequest(interrupt as GraphInterrupt) === null);
   return visible.length === interrupts.length ? interrupts : visible;

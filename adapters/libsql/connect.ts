@@ -83,7 +83,10 @@ export function parseAddress({ url, authToken, syncUrl, ...options }: LibsqlOpti
   };
 }
 
-/** Separates the URL and the token. The URL is not shown before it is known to contain no secret. */
+/**
+ * Returns the URL of a server without the token, and the token: `authToken`, else that in the URL, else undefined.
+ * Throws ConfigError for an invalid URL or token and for a password in the URL; it shows no text that may be secret.
+ */
 function parseServerAddress(setting: string, text: string, authToken: string | undefined): ServerAddress {
   if (!/^(?:libsql|https?|wss?):\/\/./.test(text) || !URL.canParse(text)) {
     throw new ConfigError([
@@ -168,7 +171,10 @@ async function openFile(connect: Connect, url: string): Promise<LibsqlClients> {
   return { reading, writing, isReplica: false };
 }
 
-/** `replica`: the file that is one of the server. */
+/**
+ * Creates the clients of a server, which enforces foreign keys or this rejects. With `replicaUrl`, the client for
+ * reading uses that file, a replica; else both are the same client. Does not sync the replica.
+ */
 async function openServer(
   connect: Connect,
   server: ServerAddress,
@@ -184,7 +190,10 @@ async function openServer(
 
 const LOOPBACK_PATTERN = /^http:\/\/(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?=[:/?#]|$)/i;
 
-/** Disables compression. It saves nothing on one machine, and on Node unzipping takes 40 % of the client's time for a statement. */
+/**
+ * Changes the request to refuse compression and sends it. Compression saves nothing on one machine, and on Node
+ * unzipping takes 40 % of the client's time for a statement.
+ */
 function fetchUncompressed(request: Request): Promise<Response> {
   request.headers.set("accept-encoding", "identity");
   return fetch(request);
@@ -195,21 +204,27 @@ export function toFilePath(url: string): string {
   return decodeURIComponent(url.replace(/^file:(?:\/\/(?:localhost)?(?=\/))?/, "").replace(/[?#].*$/s, ""));
 }
 
-/** Sets the pragmas of the connection. Throws if the file system does not allow WAL. */
+/**
+ * Sets the pragmas of the connection, which waits for no lock afterwards. Rejects if the file system does not allow
+ * WAL.
+ */
 export async function configure(client: Client): Promise<void> {
   const mode = (await client.execute("pragma journal_mode = wal")).rows[0]?.[0];
   if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);
   for (const sql of ["pragma busy_timeout = 0", ...SAFE_SETTINGS]) await client.execute(sql);
 }
 
-/** Refuses a truncated file. */
+/** Rejects if the file ends before the size that SQLite knows. May move the log into the file first. */
 async function checkFile(client: Client): Promise<void> {
   const run = async (sql: string): Promise<SqlRow | undefined> => toRows(await client.execute(sql))[0];
   const file = await run(READ_FILE_SIZE);
   if (isTruncated(file) && isLogEmpty(await run(MOVE_LOG))) requireCompleteFile(file);
 }
 
-/** Deleting a thread or an assistant deletes its rows by foreign keys, which a server may have disabled. */
+/**
+ * Rejects if the server does not enforce foreign keys, by which the deletion of a thread or an assistant deletes its
+ * rows.
+ */
 async function checkForeignKeys(client: Client): Promise<void> {
   if ((await client.execute("pragma foreign_keys")).rows[0]?.[0] !== 1) {
     throw new Error("it does not enforce foreign keys");
@@ -224,7 +239,11 @@ function toSqlValue(value: Value): SqlValue {
   return value instanceof ArrayBuffer ? new Uint8Array(value) : (value as SqlValue);
 }
 
-/** Returns SQL errors unchanged. For connection errors, adds what to check. */
+/**
+ * Returns the error to throw for one of the client. Errors of SQL, options, ranges and local files are returned as they
+ * are; a refused or missing token becomes an Error, every other failure of a server DatabaseUnavailable, both with what
+ * to check.
+ */
 export function explainError({ server, displayName, setting }: LibsqlAddress, error: unknown): unknown {
   if (server === undefined || error instanceof RangeError || error instanceof ConfigError) return error;
   const { message, cause } = error as Error;

@@ -55,8 +55,9 @@ export function libsql(options: LibsqlOptions | string): Storage {
 }
 
 /**
- * The driver of `libsql`. A batch takes one round trip to a server, and batches run one at a time. Files, memory and replicas
- * read text only up to U+0000, so the driver refuses such text there.
+ * Creates the driver of `libsql`, which connects at first use. A batch takes one round trip to a server, and batches
+ * run one at a time. Files, memory and replicas read text only up to U+0000, so the driver refuses such text there.
+ * Throws ConfigError for invalid options.
  *
  * @example
  * ```ts
@@ -75,7 +76,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   let opening: Promise<LibsqlClients> | undefined;
   let closing: Promise<void> | undefined;
 
-  /** Opens at the first call. After a failure, the next call opens again. */
+  /** Opens the clients at the first call and shares them. After a failure, the next call opens again. */
   const clients = async (): Promise<LibsqlClients> => {
     opening ??= retry(() => openClients(address)).catch((error: unknown) => {
       opening = undefined;
@@ -100,8 +101,9 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   };
 
   const write = createWriter(address, clients, retry, replica.written);
-  const enqueue = createQueue();
+  const serialize = createQueue();
 
+  /** Resolves with the time of the server in milliseconds. */
   const readServerTime = async (): Promise<number> => {
     const { writing } = await clients();
     const [row] = toRows(await retry(() => writing.execute(SELECT_TIME)));
@@ -116,7 +118,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     async batch(statements) {
       const bound = statements.map((statement) => bind(address, statement));
       try {
-        return await trackCall(() => enqueue(() => write(bound)));
+        return await trackCall(() => serialize(() => write(bound)));
       } catch (error) {
         throw toBatchError(address, error, statements);
       }
@@ -145,7 +147,10 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 
 type Retry = <Result>(work: (tries: number) => Promise<Result>) => Promise<Result>;
 
-/** The error to report for a batch that failed: of a file without room for it, that. */
+/**
+ * Returns the error to report for a batch that failed: that the disk is full, if a local file has no room for the
+ * batch; else the same error.
+ */
 function toBatchError({ isLocal, file }: LibsqlAddress, error: unknown, statements: readonly SqlStatement[]): unknown {
   if (!isLocal || file === undefined || isInMemory(file)) return error;
   const bytes = statements.reduce((sum, statement) => sum + measureStatement(statement), 0);
@@ -167,14 +172,21 @@ async function closeClients(
   for (const client of new Set([reading, writing])) client.close();
 }
 
-/** Sends batches, each in one request. Calls `onAnswer` after each, also after a failure. */
+/**
+ * Returns a function that writes a batch in one request and transaction, and again while the database is locked. If the
+ * connection fails, it rejects with DatabaseUnavailable, with `unknown` unless nothing was sent. Calls `onAnswer` after
+ * each batch, also a failed one.
+ */
 function createWriter(
   { isLocal }: LibsqlAddress,
   clients: () => Promise<LibsqlClients>,
   retry: Retry,
   onAnswer: () => void,
 ): (statements: readonly BoundStatement[]) => Promise<SqlRow[][]> {
-  /** Runs the batch in a transaction. A local file that is locked also gets a new connection, and the error is thrown. */
+  /**
+   * Runs the batch in a transaction and resolves with its results. If a local file is locked, also opens a new
+   * connection, because the old one could commit nothing more, and rejects.
+   */
   async function tryBatch(writing: Client, statements: readonly BoundStatement[], tries: number): Promise<ResultSet[]> {
     if (isLocal && tries > 0) await writing.executeMultiple("begin immediate; rollback");
     try {
@@ -205,8 +217,9 @@ function createWriter(
 }
 
 /**
- * Batches run one at a time. The database has one writer anyway. A server with many waiting batches delays them by seconds, and
- * a batch that waits for a file's lock must keep its position.
+ * Returns a function that runs work one after another, in the order of the calls, and settles as the work does. The
+ * database has one writer anyway: many waiting batches would delay a server by seconds, and one that waits for the lock
+ * of a file must keep its position.
  */
 function createQueue(): <Result>(work: () => Promise<Result>) => Promise<Result> {
   let last: Promise<unknown> = Promise.resolve();
@@ -217,7 +230,11 @@ function createQueue(): <Result>(work: () => Promise<Result>) => Promise<Result>
   };
 }
 
-/** Retries while the database is locked. SQLite's own wait for a lock would block the event loop. */
+/**
+ * Returns a function that repeats work while the database is locked, with growing delays, because SQLite's own wait
+ * would block the event loop. Rejects after `LOCK_WAIT_MS` of waiting, and at once with other errors, which it
+ * explains. `work` gets the number of earlier tries.
+ */
 function createLockRetry(address: LibsqlAddress): Retry {
   const wait = (ms: number): Promise<void> => new Promise((resolve) => void address.timer(ms, resolve));
   return async (work) => {
@@ -235,7 +252,10 @@ function createLockRetry(address: LibsqlAddress): Retry {
   };
 }
 
-/** Keeps a replica's reads as fresh as the batches that were answered before them. */
+/**
+ * Creates what keeps the reads of a replica as fresh as the batches answered before them. `written` records a batch or
+ * a change elsewhere; `caughtUp` waits until the replica has what was recorded before.
+ */
 function createReplica(
   { now, sync_interval_ms }: LibsqlAddress,
   retry: Retry,
@@ -247,8 +267,8 @@ function createReplica(
   let syncing: Promise<void> | undefined;
 
   /**
-   * Updates the replica from the server, which blocks the event loop, and notes when. First makes sure that the server can be
-   * reached.
+   * Updates the replica from the server, which blocks the event loop, and records which batches it has now. First
+   * checks that the server can be reached, because the update would block for seconds; rejects if it cannot.
    */
   const syncReplica = async ({ reading, writing }: LibsqlClients): Promise<void> => {
     const [batches, time] = [written, now()];
@@ -258,7 +278,11 @@ function createReplica(
     [synced, synced_at] = [batches, time];
   };
 
-  /** Resolves when the replica has every batch answered before this call, and older batches of other processes. */
+  /**
+   * Resolves when the replica has every batch answered before this call, and, once per sync interval, what other
+   * processes have written. Callers share an update that runs. Resolves at once without a replica; rejects if an update
+   * fails.
+   */
   const caughtUp = async (openedClients: LibsqlClients): Promise<void> => {
     if (!openedClients.isReplica) return;
     if (now() - synced_at >= sync_interval_ms) written += 1;
@@ -279,7 +303,10 @@ function createReplica(
   };
 }
 
-/** The worker lock of a file: an open transaction on `<file>.worker`. */
+/**
+ * Creates the worker lock of a file: an open write transaction on `<file>.worker`, which is taken only when
+ * `acquireLock` is called.
+ */
 function createWorkerLock(clients: () => Promise<LibsqlClients>): {
   acquireLock(): Promise<boolean>;
   release(): Promise<void>;
@@ -334,7 +361,10 @@ const SELECT_TIME = "select cast(unixepoch('now', 'subsec') * 1000 as integer) a
 
 type BoundStatement = { sql: string; args: (bigint | SqlValue)[] };
 
-/** Throws for a value that the client would change, or that would close its connection. */
+/**
+ * Returns the statement as the client sends it: integers as bigint, invalid UTF-16 replaced. Throws a TypeError for
+ * what is no SqlValue, and an Error for text with U+0000 in a file, memory or replica, which could not read it back.
+ */
 function bind(address: LibsqlAddress, { sql, args }: SqlStatement): BoundStatement {
   return {
     sql,

@@ -34,6 +34,10 @@ export function createBunSocket(): BunSocket {
     get bufferedAmount() {
       return socket?.getBufferedAmount() ?? 0;
     },
+    /**
+     * Sends a message. Throws if Bun drops the message of an open socket. Does nothing before `open` and on a closed
+     * socket, which has an event of its own.
+     */
     send(text) {
       // 0: Bun has dropped the message. It also does for a socket that has closed, which has its own event.
       if (socket?.send(text) === 0 && socket.readyState === OPEN) throw new Error("Bun dropped a WebSocket message");

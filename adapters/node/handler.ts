@@ -156,6 +156,7 @@ function toRequestBody(incoming: IncomingMessage): RequestBody {
     stopReading();
     controller.close();
   };
+  /** Stops reading and fails the stream, because the client went away before the end. */
   const onError = (): void => {
     stopReading();
     controller.error(new TypeError("The client went away before its request was complete"));

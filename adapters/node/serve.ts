@@ -132,7 +132,9 @@ export async function serve(
 }
 
 /**
- * Starts a server of Bun. An answer to a request whose body has not arrived closes the connection. Throws if the port is taken.
+ * Starts a server of Bun. A response to a request whose body has not arrived closes the connection. Bun also closes
+ * connections on which nothing moves for 60 s. `close` resolves when all responses are complete. Throws if the port is
+ * taken.
  */
 function serveOnBun(
   bun: NonNullable<Runtimes["Bun"]>,
@@ -144,8 +146,16 @@ function serveOnBun(
   // waits send heartbeats more often; any other handler must answer within that time.
   const server = bun.serve({
     ...address,
+    /**
+     * Returns the response of the handler; undefined after it has opened a WebSocket. Sets `connection: close` on it if
+     * the body of the request has not arrived.
+     */
     async fetch(request, server) {
       let upgraded = false;
+      /**
+       * Answers the handshake and returns the socket, which connects later. Returns null, and answers nothing, for an
+       * invalid handshake.
+       */
       const upgradeWebSocket = (): { readonly socket: BunSocket } | null => {
         const socket = createBunSocket();
         upgraded = server.upgrade(request, { data: socket });
@@ -194,7 +204,7 @@ function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: FetchHandler,
   return { port: server.addr.port, close: () => server.shutdown() };
 }
 
-/** Opens a WebSocket; null for an invalid handshake. */
+/** Opens a WebSocket, and returns it with the response that Deno needs; null for an invalid handshake. */
 function upgradeOnDeno(
   deno: NonNullable<Runtimes["Deno"]>,
   request: Request,

@@ -19,7 +19,10 @@ interface TaggedResponse {
   readonly [STREAMING_BODY]?: { readonly open: StreamingBody; readonly stream: ReadableStream };
 }
 
-/** Undefined for other responses, and for one whose stream somebody else reads. */
+/**
+ * Returns the source of a streaming body, which gives its chunks without a stream between. Undefined for other
+ * responses, and for one whose stream somebody else reads or has replaced.
+ */
 export function findStreamingBody(response: Response): StreamingBody | undefined {
   const { open, stream } = (response as TaggedResponse)[STREAMING_BODY] ?? {};
   return stream && !stream.locked && response.body === stream ? open : undefined;
@@ -47,6 +50,7 @@ export function writeBody(body: StreamingBody, outgoing: Writable): void {
       outgoing.destroy();
     },
   };
+  /** Cancels the body unless it has ended. Later calls do nothing. */
   const cancelBody = (): void => {
     if (!hasEnded) body.cancel();
     hasEnded = true;
@@ -79,6 +83,10 @@ export function toBunResponse(response: Response, body: StreamingBody, signal: A
     settle(null);
   }
 
+  /**
+   * Returns a stream that gives the first chunk, or fails, and then pulls the rest of the body on demand. Its
+   * cancellation cancels the body.
+   */
   const createStream = (): ReadableStream =>
     new ReadableStream<Uint8Array>(
       {
@@ -95,15 +103,21 @@ export function toBunResponse(response: Response, body: StreamingBody, signal: A
 
   signal.addEventListener("abort", cancelBody);
   body.pull({
+    /**
+     * Keeps the first chunk, and resolves the answer in a microtask: with that chunk alone if the body has closed by
+     * then, else with a stream.
+     */
     enqueue(chunk) {
       firstChunk = chunk as Uint8Array<ArrayBuffer>;
       // It is closed, if at all, right after.
       queueMicrotask(() => settle(hasClosed ? (chunk as Uint8Array<ArrayBuffer>) : createStream()));
     },
+    /** Ends the body. Resolves the answer without a body if no chunk has come. */
     close() {
       hasClosed = true;
       if (!firstChunk) settle(null);
     },
+    /** Keeps the failure for the stream. If no chunk has come, resolves the answer with a stream that fails. */
     error(reason) {
       failure = { reason };
       if (!firstChunk) settle(createStream());

@@ -7,9 +7,9 @@ export const UNREAD_BODY_TIMEOUT_MS = 1_000;
 const UNREAD_STATUSES = new Set([408, 413]);
 
 /**
- * Returns true if the body of an answered request has not arrived. Reads and drops one that was not read, for a while, because a
- * client that still sends would otherwise not see the answer; then cancels it. False without a body and for a client that has
- * gone.
+ * Resolves with true if the body of an answered request has not arrived. Reads and drops a body that was not read, for
+ * a limited time, and then cancels it. If the handler has read it, only the status of the response decides. False
+ * without a body and for a client that has gone.
  */
 export async function hasUnfinishedBody(request: Request, response: Response): Promise<boolean> {
   if (request.bodyUsed) return UNREAD_STATUSES.has(response.status);

@@ -46,7 +46,10 @@ export async function toUpgradeListener(handler: FetchHandler): Promise<UpgradeL
   };
 }
 
-/** Returns undefined without the package `ws`: the server then serves everything but WebSockets. */
+/**
+ * Resolves with the listener of `toUpgradeListener`. Resolves with undefined if it cannot be created, without the
+ * package `ws`: the server then serves everything but WebSockets.
+ */
 export async function loadUpgradeListener(handler: FetchHandler): Promise<UpgradeListener | undefined> {
   try {
     return await toUpgradeListener(handler);

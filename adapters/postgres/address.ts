@@ -63,7 +63,10 @@ function formatDisplayName({ host, pathname }: URL): string {
   return `${host || "localhost"}${pathname === "/" ? "" : pathname}`;
 }
 
-/** Every form in which a client's error might show the password. */
+/**
+ * Returns every form in which an error of the client might show a password of the URL: as written and decoded, without
+ * empty texts.
+ */
 function listSecrets(url: URL): string[] {
   const raw = [url.password, ...url.searchParams.getAll("password"), ...url.searchParams.getAll("sslpassword")];
   return [...new Set(raw.flatMap((text) => [text, decodeURIComponent(url.password)]))].filter((text) => text !== "");
@@ -94,6 +97,7 @@ function createAddress(
       : {};
   return {
     displayName: server.displayName,
+    /** Returns a ConfigError for a function that servers before PostgreSQL 13 lack; every other error as it is. */
     explainError(error) {
       if (findSqlState(error) !== "42883" || !/pg_current_xact_id/.test(formatReason(error))) return error;
       return new ConfigError([`postgres: ${server.setting}: the server is older than PostgreSQL 13`]);
@@ -103,6 +107,10 @@ function createAddress(
       const advice = findAdvice(error, displayName, removeSecrets(formatReason(error)));
       return new ConfigError([`postgres: ${setting}: ${advice}`]);
     },
+    /**
+     * Returns the error of a server that cannot be reached, without secrets. With `unknown`, it says that a commit may
+     * have taken effect. A null error means that the server no longer knows the transaction.
+     */
     toUnavailableError(error, unknown = false) {
       const { displayName } = findServer(error);
       const reason = error === null ? "the server no longer knows the transaction" : removeSecrets(formatReason(error));

@@ -223,7 +223,10 @@ export function createPoolSource(
 
 const listenedPools = new WeakSet<object>();
 
-/** Before `connect()` resolves, a new connection of `pg` has no error listener: a server that stops then would end the whole process. */
+/**
+ * Adds a listener for errors to each new connection of the pool, once per pool. A new connection of `pg` has none
+ * before `connect()` resolves, so a server that stops then would end the process.
+ */
 function ignoreConnectionErrors(pool: Partial<PgPool>): void {
   if (listenedPools.has(pool)) return;
   listenedPools.add(pool);
@@ -272,7 +275,7 @@ function createSession(
   };
 }
 
-/** Returns the result of the work, or rejects with an error that starts with `problem` after `ms`. The work itself goes on. */
+/** Settles as `work`, or rejects after `ms` with an error that starts with `problem`. The work itself goes on. */
 export function withTimeLimit<Result>(
   work: Promise<Result>,
   ms: number,
@@ -285,7 +288,10 @@ export function withTimeLimit<Result>(
   });
 }
 
-/** Returns a function that lets `size` callers in at once, the others wait in order. Call its result once to leave. */
+/**
+ * Returns a function that resolves for `size` callers at once; the others wait in order. It resolves with a function
+ * that lets the next caller in, which must be called once.
+ */
 function createSemaphore(size: number): () => Promise<() => void> {
   let freeSlots = size;
   const waiting: (() => void)[] = [];

@@ -26,7 +26,10 @@ export function classifyError(error: unknown): ErrorClass {
   return /^(?:08(?!P01)|57P0|25P0[34]|53300)/.test(state) ? "connection" : "statement";
 }
 
-/** The fault of an error that the server has not sent. */
+/**
+ * Classifies an error that the server has not sent: a TypeError or RangeError is one of the statement, an error of the
+ * login is `refused`, and every other one is of the connection.
+ */
 function classifyClientError(error: unknown, message: string): ErrorClass {
   if (error instanceof TypeError || error instanceof RangeError) return "statement";
   return /\bSASL\b|password must be/.test(message) ? "refused" : "connection";
@@ -52,7 +55,10 @@ export function findSqlState(error: unknown): string | undefined {
   );
 }
 
-/** Why the database cannot be reached, as text for users. */
+/**
+ * Returns why the database cannot be reached, as text for users: the message of the error, else its code, because an
+ * error of several addresses has no message.
+ */
 export function formatReason(error: unknown): string {
   const { message = "", code } = error as { message?: string; code?: unknown };
   // After several addresses failed, only the code has information.

@@ -93,11 +93,13 @@ export class StatementGroup implements Submittable {
     this.#query.handleDataRow(message);
   }
 
+  /** Passes the end of a statement to its query. The messages that follow are those of the next statement. */
   handleCommandComplete(message: unknown, connection: PgConnection): void {
     this.#query.handleCommandComplete(message, connection);
     this.#current += 1;
   }
 
+  /** Passes the end of an empty statement to its query. The messages that follow are those of the next statement. */
   handleEmptyQuery(connection: PgConnection): void {
     this.#query.handleEmptyQuery(connection);
     this.#current += 1;

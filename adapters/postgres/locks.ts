@@ -10,7 +10,7 @@ export const MAX_LOCK_NAMES = 64;
 const MASK = (1n << 64n) - 1n;
 const encoder = new TextEncoder();
 
-/** 64-bit FNV-1a of the UTF-8 bytes, as a signed integer. */
+/** Returns the 64-bit FNV-1a hash of the UTF-8 bytes, as a signed integer. */
 export function toLockKey(name: string): bigint {
   let hash = 0xcbf29ce484222325n;
   for (const byte of encoder.encode(name)) hash = ((hash ^ BigInt(byte)) * 0x100000001b3n) & MASK;
@@ -69,7 +69,10 @@ function createLockSql(lock_keys: readonly string[] | undefined): string {
     : createLockNamesSql(`'{${keys.join(",")}}'`);
 }
 
-/** Always in the same order, so that two batches cannot deadlock. Null: the whole database is locked. */
+/**
+ * Returns the lock keys of the names without duplicates, always in the same order, so that two batches cannot deadlock.
+ * Null without names and for more than `MAX_LOCK_NAMES`: then the whole database is locked.
+ */
 function toSortedKeys(lock_keys: readonly string[] | undefined): bigint[] | null {
   const keys = [...new Set(lock_keys?.map((name) => toLockKey(`greenroom:${name}`)))];
   if (lock_keys === undefined || keys.length > MAX_LOCK_NAMES) return null;

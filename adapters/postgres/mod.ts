@@ -149,9 +149,9 @@ class FailedTries {
   }
 
   /**
-   * Resolves when the next try may start, after a delay if it needs one. Throws the error for the caller where none can help:
-   * that of a statement, and ConfigError or DatabaseUnavailable for the server. Prepared statements are given up once one is
-   * lost.
+   * Resolves when the next try may start, after a delay if it needs one; a missing table of commits is noted for it
+   * instead. Throws the error for the caller if no try can help: that of a statement, ConfigError or
+   * DatabaseUnavailable. The loss of a prepared statement ends preparing.
    */
   async add(error: unknown, tries: number): Promise<void> {
     const { address, source } = this.#context;
@@ -166,7 +166,10 @@ class FailedTries {
     await this.#waitForServer(error, errorClass, tries);
   }
 
-  /** Another transaction interfered. */
+  /**
+   * Waits before the next try, because another transaction interfered; longer each time. Throws the error at the last
+   * permitted conflict.
+   */
   async #waitForOthers(error: unknown): Promise<void> {
     this.#conflicts += 1;
     if (this.#conflicts === MAX_CONFLICT_TRIES) throw error;
@@ -192,9 +195,9 @@ class FailedTries {
 const SELECT_TIME = "select (extract(epoch from clock_timestamp()) * 1000)::bigint as now";
 
 /**
- * The driver of `postgres`; it connects at first use. A batch is one transaction in READ COMMITTED, or shares one with batches
- * that came in the same tick. With the driver's own pool it takes two round trips, else two plus one per statement. The server
- * ends a transaction that waits five seconds for this process, and the driver runs it again.
+ * Creates the driver of `postgres`, which connects at first use. A batch is one transaction in READ COMMITTED, or
+ * shares one with batches of the same tick. With the driver's own pool it takes two round trips, else two plus one per
+ * statement. The server ends a transaction that waits five seconds for this process, and the driver runs it again.
  * @example
  * ```ts
  * import { postgresDriver } from "greenroom/postgres";
@@ -292,13 +295,13 @@ function createSource(settings: PostgresOptions, timer: Timer): SessionSource {
   });
 }
 
-/** Returns a function that cancels the timer. */
+/** Calls `fn` once after `ms`. Returns a function that cancels that. */
 function startTimer(ms: number, fn: () => void): () => void {
   const id = setTimeout(fn, ms);
   return () => clearTimeout(id);
 }
 
-/** Does not keep the process alive. */
+/** Calls `fn` once after `ms`, and does not keep the process alive. Returns a function that cancels that. */
 function startUnrefTimer(ms: number, fn: () => void): () => void {
   const id = setTimeout(fn, ms) as unknown;
   (id as { unref?: () => void }).unref?.();

@@ -67,7 +67,10 @@ class SignalConnection implements Signals {
     return () => void this.#listeners.delete(listener);
   }
 
-  /** Sends what is queued, then closes the session. Resolves when no attempt to connect is left. Does nothing the second time. */
+  /**
+   * Sends what is queued, if there is a session, then closes it. Resolves when no attempt to connect is left. Later
+   * calls resolve at once.
+   */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -142,7 +145,7 @@ class SignalConnection implements Signals {
     return true;
   }
 
-  /** Closes the session and starts to connect again. Does nothing for another session than the current one. */
+  /** Closes the current session and starts to connect again. Does nothing for a session that is not the current one. */
   #handleLoss(session: PostgresListener): void {
     if (this.#session !== session) return;
     this.#session = undefined;

@@ -86,8 +86,9 @@ export function createWriter({
   withSession,
 }: DriverContext): WriteBatch {
   /**
-   * Returns true if a transaction committed whose COMMIT got no response. If it has not, it never will. Tries for a while, then
-   * throws DatabaseUnavailable with `unknown`.
+   * Resolves with true if a transaction committed whose COMMIT got no response, and with false if it did not; then it
+   * never will, because a higher token is written. Tries again for a limited time, then rejects with
+   * DatabaseUnavailable with `unknown`.
    */
   const didCommit = async (marker: CommitMarker): Promise<boolean> => {
     const until = now() + COMMIT_RESULT_TIMEOUT_MS;
@@ -150,9 +151,9 @@ interface WaitingBatch {
 }
 
 /**
- * Returns a function that lets batches that arrive in the same tick share a transaction, up to a limit. If that fails, each of
- * them is written separately, because an error belongs to one of them; not if its effect is unknown. A batch without lock keys is
- * written alone.
+ * Returns a function that lets batches of the same tick share a transaction, up to a limit. If that fails, each is
+ * written alone, because the error belongs to one of them; if the effect is unknown, all reject instead. A batch
+ * without lock keys is always written alone, at once.
  */
 export function createSharedWriter(write: WriteBatch): WriteBatch {
   let waiting: WaitingBatch[] = [];
@@ -212,7 +213,10 @@ export function createSharedWriter(write: WriteBatch): WriteBatch {
   };
 }
 
-/** About as many as they have. */
+/**
+ * Returns the sum of the lengths of all values, of texts in characters, which is about their bytes. The SQL does not
+ * count.
+ */
 const estimateBytes = (statements: readonly BoundStatement[]): number => {
   let bytes = 0;
   for (const { values } of statements) for (const value of values) bytes += value?.length ?? 0;
@@ -248,7 +252,7 @@ export class CommitMarkers {
     this.#driver = driver;
   }
 
-  /** Takes a free slot, or a new one, and gives it a higher token than any before. */
+  /** Removes a free slot, or creates one, and returns it with a higher token than any before. */
   acquire(): CommitMarker {
     this.#lastToken += 2;
     const slot = this.#freeSlots.pop() ?? `${this.#driver}.${this.#slotCount++}`;
@@ -261,6 +265,10 @@ export class CommitMarkers {
   }
 }
 
+/**
+ * Calls `work` for one item after the other and resolves with the results. Rejects at the first failure, and leaves out
+ * the items after it.
+ */
 async function mapInOrder<Item, Result>(
   items: readonly Item[],
   work: (item: Item) => Promise<Result>,

@@ -163,6 +163,7 @@ const toSearch = ({ deployment, filter }: Scope, { metadata, graph_id, name }: A
   where: { graph_id, name },
 });
 
+/** Returns the columns of an assistant's content. `config`, `context` and `metadata` become JSON text. */
 const toContent = ({ graph_id, name, description, config, context, metadata }: AssistantContent): Content => ({
   graph_id,
   name,
@@ -172,6 +173,7 @@ const toContent = ({ graph_id, name, description, config, context, metadata }: A
   metadata: JSON.stringify(metadata),
 });
 
+/** Converts a row, also that of an assistant, whose other columns are omitted. */
 function toVersion(stored: CoreTables["assistant_versions"]): AssistantVersionRow {
   return {
     assistant_id: stored.assistant_id,

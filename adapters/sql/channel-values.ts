@@ -46,7 +46,10 @@ export class ChannelValueCache {
     return this.#values.get(toKey(deployment, thread_id, ns, channel));
   }
 
-  /** Adds or replaces a value, and drops the values that were used for longest above the limit. */
+  /**
+   * Adds a value, or replaces the one of its channel. Above `MAX_CACHED_CHARS` it then removes the values that were added
+   * first.
+   */
   add({ deployment, thread_id }: ThreadKey, value: CachedChannelValue): void {
     const key = toKey(deployment, thread_id, value.address[0], value.address[1]);
     this.#drop(key);
@@ -67,8 +70,9 @@ export class ChannelValueCache {
 }
 
 /**
- * Reads the values at these addresses and returns a function that finds one; undefined if there is none. Long JSON values are
- * cached. Throws if a value is missing a part that it extends.
+ * Reads the values at these addresses, none without addresses, and returns a function that finds one of them: undefined if the
+ * database does not have it. That function throws if an older part of a list is missing. It adds JSON values of at least
+ * `MIN_CACHED_CHARS` to `cache`, unless a run that wrote to them has not ended.
  */
 export async function readValues(
   driver: Database,
@@ -142,8 +146,9 @@ const getVersionText = ({ data, versions, address }: CachedChannelValue, { lengt
   length === versions.get(address[2])?.length ? data : `${data.slice(0, length)}]`;
 
 /**
- * Returns a function that puts a value together with the older ones that it extends; lists that begin alike, as those of a
- * history do, share their text. It returns null for a value that is no JSON text, and throws if a part is gone.
+ * Returns a function that joins the row of a value with the older rows that it extends. Versions of one list share the returned
+ * object. The function returns null for a row that extends none and is not JSON text, and throws if a row that it needs is
+ * missing.
  */
 function createValueAssembler(
   parts: ReadonlyMap<string, ValueRow>,
@@ -205,6 +210,7 @@ function createValueAssembler(
   };
 }
 
+/** Returns the part of a version that is stored whole: it has no tail. */
 const toVersionInfo = ({ run_id, open }: ValueRow, length: number): VersionInfo => ({
   length,
   tail_length: 0,

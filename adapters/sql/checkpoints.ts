@@ -58,7 +58,10 @@ interface ProgressStatements<Args> {
   writes(args: Args, rows: readonly WriteArgs[]): readonly Statement<never>[];
 }
 
-/** Returns the statements that store progress. Of several rows with one key the last is stored. */
+/**
+ * Returns the statements that store values, checkpoints and writes, in this order; none for an empty list. Of several rows with
+ * one key it stores the last one.
+ */
 export const createProgressStatements = <Args>(
   { values, checkpoints, writes }: ProgressStatements<Args>,
   args: Args,
@@ -78,12 +81,13 @@ export const createProgressStatements = <Args>(
   ),
 ];
 
-/** Returns the last row for each key: a statement may write a row only once. */
+/** Returns the last row of each key, because a statement may write a row only once. Returns the same list if no key repeats. */
 function lastPerKey<Row>(rows: readonly Row[], key: (row: Row) => string): readonly Row[] {
   const rowsByKey = new Map(rows.map((row) => [key(row), row]));
   return rowsByKey.size === rows.length ? rows : [...rowsByKey.values()];
 }
 
+/** Returns the columns of each new channel value of a checkpoint; `extends_version` is null for a whole value. */
 function toValueArgs({ ns, values }: SavedCheckpoint): ValueArgs[] {
   return values.map((value) => {
     const { channel, version, extends_version = null } = value;
@@ -91,12 +95,14 @@ function toValueArgs({ ns, values }: SavedCheckpoint): ValueArgs[] {
   });
 }
 
+/** Returns the columns of a checkpoint. Metadata and channel versions become JSON text; the values are not part of it. */
 function toCheckpointArgs(checkpoint: SavedCheckpoint): CheckpointArgs {
   const { ns, checkpoint_id, parent_id, payload, created_at } = checkpoint;
   const [metadata, versions] = [JSON.stringify(checkpoint.metadata), JSON.stringify(checkpoint.versions)];
   return { ...toColumns(payload), ns, checkpoint_id, parent_id, metadata, versions, created_at };
 }
 
+/** Returns the columns of each write of a task, in the namespace of its checkpoint. */
 function toWriteArgs({ ns, checkpoint_id, task_id, writes }: NewWrites): WriteArgs[] {
   return writes.map((write) => {
     const { channel, idx } = write;
@@ -123,7 +129,10 @@ const toColumns = ({ type, data }: Payload): PayloadColumns =>
 
 // ------------------------------------------------------------------ reading
 
-/** Returns the numbers and bytes of a thread's checkpoints, values (also by channel) and writes; zeros without any. */
+/**
+ * Returns the numbers and bytes of a thread's checkpoints, values (also for each channel, sorted by name) and writes; zeros
+ * without any.
+ */
 async function readThreadSize(driver: Database, key: ThreadKey): Promise<ThreadSize> {
   const rows = await driver.read(selectSizes(key));
   const sumSection = (section: SectionRow["section"]): { count: number; bytes: number } => {
@@ -146,7 +155,10 @@ async function readThreadSize(driver: Database, key: ThreadKey): Promise<ThreadS
 
 type CheckpointQuery = Parameters<CheckpointStorage["listCheckpoints"]>[2];
 
-/** Returns a function that reads the newest `count` rows of a list below a `seq`. */
+/**
+ * Returns a function that reads at most `count` checkpoints with a `seq` lower than `below`, newest first: those in the
+ * namespace of the query, older than the checkpoint `before`, and of a thread that the filter permits.
+ */
 function createPageReader(
   driver: Database,
   { deployment, filter }: Scope,
@@ -159,7 +171,7 @@ function createPageReader(
   return (below, limit) => driver.read(selectCheckpoints(shape, { deployment, thread_id, ...terms, below, limit }));
 }
 
-/** Creates the storage operations that read checkpoints. Runs write them. */
+/** Creates the storage operations that read checkpoints, which share a cache of long channel values. Runs write checkpoints. */
 export function createCheckpointStorage(driver: Database): Omit<CheckpointStorage, "readValueStart"> {
   const cache = new ChannelValueCache();
   return {
@@ -167,7 +179,8 @@ export function createCheckpointStorage(driver: Database): Omit<CheckpointStorag
     getThreadSize: ({ deployment }, thread_id) => readThreadSize(driver, { deployment, thread_id }),
 
     /**
-     * Returns a checkpoint by id, or the newest of a run or a namespace, with values and writes. Null without one.
+     * Returns a checkpoint with its values and writes: that with `checkpoint_id`, else the newest of `run_id` in the namespace,
+     * else the newest of the namespace. Returns null if there is none or the filter excludes the thread.
      * @statements selectCheckpoint · selectNewestOfRun · selectNewestCheckpoint · readValues · selectWrites
      */
     async getCheckpoint({ deployment, filter }, thread_id, { ns, checkpoint_id, run_id }) {
@@ -180,7 +193,8 @@ export function createCheckpointStorage(driver: Database): Omit<CheckpointStorag
     },
 
     /**
-     * Returns checkpoints with values and writes, newest first.
+     * Returns at most `limit` checkpoints with values and writes, newest first. With `metadata` it reads page after page, until
+     * enough checkpoints contain it or there are no more.
      * @statements selectCheckpoints · readValues · selectWrites
      */
     async listCheckpoints(scope, thread_id, query) {
@@ -207,8 +221,8 @@ type CheckpointRow = CoreTables["checkpoints"];
 type WriteRow = CoreTables["checkpoint_writes"];
 
 /**
- * Returns the checkpoints with their values and writes, in the order of the rows. Of writes with one index those of the later run
- * count. Values that are gone are left out.
+ * Returns the checkpoints with their values and writes, in the order of the rows. Of writes with one task and index it keeps
+ * that of the latest run; they are sorted by task id and index. Values that are missing are omitted.
  */
 async function loadValuesAndWrites(
   driver: Database,
@@ -252,6 +266,7 @@ function toWrite(row: WriteRow): StoredWrite {
   return { task_id: row.task_id, idx: row.idx, channel: row.channel, ...toPayload(row) };
 }
 
+/** Orders by task id, then by index. */
 function compareWrites(a: StoredWrite, b: StoredWrite): number {
   if (a.task_id !== b.task_id) return a.task_id < b.task_id ? -1 : 1;
   return a.idx - b.idx;

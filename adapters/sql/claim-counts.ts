@@ -10,7 +10,8 @@ const idSuffix = (thread_id: Operand<string>): RawBuilder<string> => sql<string>
 
 /**
  * Returns the statement that keeps the claim counts of threads that will be deleted, the highest for each suffix of their ids.
- * `threads` is the table with the condition that selects them.
+ * A higher count that is kept already stays, and counts of 0 are not kept. `threads` is the table with the condition that
+ * selects them.
  */
 export const keepClaimCounts = (threads: Expression<unknown>): RawBuilder<never> =>
   sql<never>`insert into deleted_thread_claims (deployment, id_suffix, claim_count)

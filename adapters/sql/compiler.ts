@@ -29,12 +29,16 @@ class SqliteCompiler extends SqliteQueryCompiler {
     this.#stable = stable;
   }
 
+  /**
+   * Returns true for a parameter of a statement compiled with `stable`. For a parameter of a list of rows, `stable` must be
+   * "rows".
+   */
   #isStable(argument: unknown): boolean {
     if (!this.#stable || !(argument instanceof Parameter)) return false;
     return argument.row === null || this.#stable === "rows";
   }
 
-  /** Appends the parameter, in a subquery if its plan must not depend on the value. */
+  /** Appends a placeholder. It stands in a subquery, as `(select ?)`, if the plan must not depend on the value. */
   protected override appendValue(argument: unknown): void {
     if (this.#isStable(argument)) {
       this.append("(select ");
@@ -54,7 +58,10 @@ class PostgresCompiler extends PostgresQueryCompiler {
     else super.visitRaw(node);
   }
 
-  /** Appends `$1::bigint`. Postgres would otherwise guess the type of an argument, or refuse the statement. */
+  /**
+   * Appends the placeholder with its type, as `$1::bigint`, because Postgres would otherwise guess the type or refuse the
+   * statement. A null becomes the word `null` without a placeholder.
+   */
   protected override appendValue(argument: unknown): void {
     // The context decides the type of a null.
     if (argument === null) {
@@ -66,7 +73,10 @@ class PostgresCompiler extends PostgresQueryCompiler {
   }
 }
 
-/** Returns the type in which Postgres gets the argument. */
+/**
+ * Returns the Postgres type of an argument: the declared type of a parameter; else by the value `bigint`, `double precision`,
+ * `bytea` or `text`.
+ */
 function argumentType(argument: unknown): string {
   if (argument instanceof Parameter) return argument.type.postgres;
   if (typeof argument === "number") return Number.isInteger(argument) ? "bigint" : "double precision";

@@ -18,7 +18,7 @@ import { createRowFinder, type Database, readAll, readOne } from "./database.ts"
 import { deleteIndexEntries, insertIndexEntries, replaceIndexEntries } from "./metadata-index.ts";
 import type { ArgumentsFor } from "./parameters.ts";
 import type { Statement } from "./query.ts";
-import { explainRefusal } from "./runs/create.ts";
+import { readNotCreatedResult } from "./runs/create.ts";
 import { createRunStatements } from "./runs/create-statements.ts";
 import type { CoreTables } from "./schema/tables.ts";
 import { type MetadataSearch, searchRows } from "./search.ts";
@@ -46,7 +46,10 @@ type Content = Pick<Row, keyof CronContent>;
 
 type OldFirings = ArgumentsFor<typeof deleteOldFirings.types>;
 
-/** Reads which deleted crons have index entries left, and returns the statements that delete these and old firings. */
+/**
+ * Returns the statements that delete old firings and, if it finds any, index entries of deleted crons. Reads which entries
+ * these are; deletes nothing itself.
+ */
 export async function sweepCrons(driver: Database, old: OldFirings): Promise<Statement<unknown>[]> {
   const orphans = await driver.read(selectOrphanedCrons(old));
   const cron_ids = JSON.stringify(orphans.map(({ row_id }) => row_id));
@@ -57,11 +60,16 @@ export async function sweepCrons(driver: Database, old: OldFirings): Promise<Sta
 type Firing = ArgumentsFor<typeof insertFiring.types>;
 
 /**
- * Returns `fireCron`, which handles one tick of a cron: creates its run, or records why it did not, and schedules the next one,
- * in one batch.
+ * Returns `fireCron`, which handles one fire time of a cron in one batch: creates its run, or only records skips, and sets the
+ * next fire time. It returns `fired`, or `skipped` for a request without a run. `lost`: the cron or the firing was changed by
+ * someone else, nothing is written. `refused`: the run had no place, a skip is recorded. `stale`: the run must be planned
+ * again.
  */
 function createFireCron(driver: Database): CronStorage["fireCron"] {
-  /** Records ticks as skipped and schedules the next one. Returns false if the cron has changed since it was read. */
+  /**
+   * Records fire times as skipped and sets the next one. Returns false, and sets nothing, if the cron has changed since it was
+   * read.
+   */
   async function skip(fire: FireCron, firing: Firing, skipped: FireCron["skipped"]): Promise<boolean> {
     const { next_run_date } = fire;
     const results = await driver.batch([
@@ -71,11 +79,14 @@ function createFireCron(driver: Database): CronStorage["fireCron"] {
     return results.at(-1)?.length === 1;
   }
 
-  /** Finds out why a tick created no run. If the run was refused, records that as a skip and schedules the next tick. */
+  /**
+   * Finds out why a fire time created no run. Returns `lost` if the firing is no longer open, and `stale` if the request must
+   * be planned again. A busy or full thread and a full deployment are recorded as a skip, with the next fire time (`refused`).
+   */
   async function explainRefusedFiring(fire: FireCron, firing: Firing, request: CreateRun): Promise<FireCronResult> {
     const [open] = await driver.read(isFiringOpen(firing));
     if (!open) return { kind: "lost" };
-    const { kind: reason } = await explainRefusal(driver, firing.deployment, request);
+    const { kind: reason } = await readNotCreatedResult(driver, firing.deployment, request);
     if (reason !== "thread_busy" && reason !== "thread_full" && reason !== "deployment_full") return { kind: "stale" };
     const { scheduled_at } = firing;
     const recorded = await skip(fire, { ...firing, run_id: null }, [...fire.skipped, { scheduled_at, reason }]);
@@ -110,6 +121,7 @@ function createFireCron(driver: Database): CronStorage["fireCron"] {
   };
 }
 
+/** Creates the storage operations on crons and their firings. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createCronStorage(driver: Database): CronStorage {
   const get = ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> =>
@@ -185,10 +197,10 @@ export function createCronStorage(driver: Database): CronStorage {
     },
 
     /**
-     * @statements insertSkippedFirings · advanceCron · isFiringOpen · explainRefusal · createRunStatements · insertFiring
-     * @guards the statements of `createRun`, which also require that the cron is as seen and the tick has no firing ·
-     *   insert the firing from the run · skipped ticks · advance `next_run_date` where it is as seen. The primary key of
-     *   `cron_firings` makes a tick fire once. Without a run to create: skipped ticks · advance.
+     * @statements insertSkippedFirings · advanceCron · isFiringOpen · readNotCreatedResult · createRunStatements · insertFiring
+     * @guards the statements of `createRun`, which also require that the cron is as seen and the fire time has no firing ·
+     *   insert the firing from the run · skipped fire times · advance `next_run_date` where it is as seen. The primary key of
+     *   `cron_firings` makes a fire time fire once. Without a run to create: skipped fire times · advance.
      */
     fireCron: createFireCron(driver),
 
@@ -212,6 +224,7 @@ export function createCronStorage(driver: Database): CronStorage {
 const encodeSkipped = (skipped: FireCron["skipped"]): string =>
   JSON.stringify(skipped.map(({ scheduled_at, reason }) => [scheduled_at, reason]));
 
+/** Returns the search for crons. `enabled` true or false becomes a condition; without it crons of both states match. */
 function toSearch(
   { deployment, filter }: Scope,
   { metadata, assistant_id, thread_id, enabled }: CronQuery,
@@ -220,6 +233,7 @@ function toSearch(
   return { kind: "cron", deployment, metadata, filter, where: { assistant_id, thread_id, ...state } };
 }
 
+/** Returns the columns of a cron's content. `payload` and `metadata` become JSON text, `enabled` 1 or 0. */
 function toContent(cron: CronContent): Content {
   return {
     on_run_completed: cron.on_run_completed,
@@ -233,6 +247,7 @@ function toContent(cron: CronContent): Content {
   };
 }
 
+/** Converts a row, without its deployment. */
 function toCron({ deployment: _, ...stored }: Row): CronRow {
   return {
     ...stored,
@@ -244,6 +259,7 @@ function toCron({ deployment: _, ...stored }: Row): CronRow {
   };
 }
 
+/** Converts a row. Only a firing by hand has the member `manual`. */
 function toFiring(row: CoreTables["cron_firings"]): CronFiring {
   const { cron_id, scheduled_at, fired_at, run_id, skipped, manual } = row;
   const firing = { cron_id, scheduled_at, fired_at, run_id, skipped: skipped as SkipReason | null };

@@ -45,6 +45,10 @@ export const webhooks: SqlFeatureFor<
     webhook_host: ({ webhook }) => webhook?.host ?? null,
     webhook_depth: ({ webhook }) => webhook?.depth ?? 0,
   },
+  /**
+   * Returns the statements of a new run for push configurations. A run that an A2A request created with a resume value
+   * continues the task of the run before it.
+   */
   onRunCreated(deployment, { run: { run_id, thread_id, metadata, kwargs, push }, now }) {
     const resumes = metadata.created_by === "a2a" && (kwargs.command as JsonObject | undefined)?.resume !== undefined;
     return createPushStatements({ deployment, thread_id, run_id }, push, resumes, now);
@@ -61,6 +65,10 @@ export const webhooks: SqlFeatureFor<
 
 const STATES = ["pending", "delivered", "failed"] as const;
 
+/**
+ * Returns the statement that reads the deliveries of the query, at most `limit` after the position `after`. Without states, all
+ * states match.
+ */
 function toSelect({ deployment, filter }: Scope, query: DeliveryQuery): Statement<Rows["webhook_deliveries"]> {
   const { state = [], run_id, thread_id, after, limit } = query;
   const states = [state].flat();
@@ -87,7 +95,8 @@ function createDeliveryStorage(driver: Database, hasWorkerLock: () => boolean): 
     ...createPushStorage(driver),
 
     /**
-     * Claims due deliveries for `token` and returns them, earliest first; counts their attempts.
+     * Claims at most `limit` due deliveries for `token` until `until`, and returns them, earliest first. Counts an attempt for
+     * each. A delivery with an expired claim is due.
      * @statements claimDeliveries
      * @guards one update of due rows, at most `per_host` per host including those being sent; sets token and
      *   `claimed_until`, `attempts + 1`.
@@ -103,11 +112,12 @@ function createDeliveryStorage(driver: Database, hasWorkerLock: () => boolean): 
     },
 
     /**
-     * Stores an attempt and releases the claim. Returns false, and stores nothing, if the claim is lost.
+     * Stores an attempt, sets the state of its delivery (`pending` with the next due time), and releases the claim. An
+     * uncounted attempt is taken off the retry series. Returns false, and stores nothing, if the claim is lost.
      * @statements insertAttempt · releaseDelivery
      * @guards insert the attempt where claimed · set state and `due_at`, release the claim where claimed.
      */
-    async finishDelivery({ deployment }, token, attempt, result) {
+    async recordDeliveryAttempt({ deployment }, token, attempt, result) {
       const fence = { deployment, delivery_id: attempt.delivery_id, token };
       const { number, at, status, error, duration_ms, address, answer = null } = attempt;
       const due_at = result.state === "pending" ? result.due_at : null;
@@ -133,6 +143,8 @@ function createDeliveryStorage(driver: Database, hasWorkerLock: () => boolean): 
       readAll(driver, selectAttempts({ deployment, delivery_id }, filter), toAttempt),
 
     /**
+     * Makes a delivery of any state pending and due now, with a new retry series. Returns false, and changes nothing, while an
+     * attempt is in progress, or if the delivery does not exist or is not visible.
      * @statements restartDelivery
      * @guards `pending` with a new series, where no attempt is under way and the thread is visible.
      */
@@ -144,6 +156,7 @@ function createDeliveryStorage(driver: Database, hasWorkerLock: () => boolean): 
   };
 }
 
+/** Converts a row. `push` is there only for the delivery of a push configuration, with the interrupts of its run. */
 function toDelivery(stored: Rows["webhook_deliveries"]): DeliveryRow {
   return {
     delivery_id: stored.delivery_id,

@@ -27,7 +27,7 @@ type Placement = Parameters<IdentityStore["registerDeployment"]>[0];
 export function createDeploymentStorage(driver: Database): DeploymentStorage {
   return {
     /**
-     * Returns the default organization, workspace and project, and creates those that are missing.
+     * Returns the default organization, workspace and project, the oldest of each, and creates those that are missing.
      * @statements selectDefaults · insertMissing
      * @guards read · insert organization, workspace and project where there is none · select.
      */
@@ -42,8 +42,9 @@ export function createDeploymentStorage(driver: Database): DeploymentStorage {
     },
 
     /**
-     * Creates the deployment, or moves it to the requested project; creates a workspace and project that are named and missing.
-     * Owner and sharing of an existing one stay.
+     * Creates the deployment, or moves it to the requested project. Creates a workspace and project that are named and missing;
+     * owner and sharing of an existing deployment stay. Returns `parent_not_found`, and writes nothing, if the owner or a unit
+     * named by its id does not exist.
      * @statements insertMissing · upsertDeployment · selectPlacedDeployment
      * @guards insert missing workspace and project by name · upsert the deployment where project and owner exist ·
      *   select. Without a row of the last statement, nothing was written.
@@ -62,7 +63,7 @@ export function createDeploymentStorage(driver: Database): DeploymentStorage {
     getDeployment: (name) => readOne(driver, selectDeployment({ name }), toDeployment),
 
     /**
-     * Changes owner or sharing. Returns null if the deployment or the owner does not exist.
+     * Changes owner or sharing; an undefined member stays as it is. Returns null if the deployment or the owner does not exist.
      * @statements updateDeployment · selectDeployment
      * @guards update where the owner exists · select.
      */
@@ -87,7 +88,10 @@ export function createDeploymentStorage(driver: Database): DeploymentStorage {
 
 type RequestedPlacement = Omit<Placement, "name" | "shared"> & { readonly name: string | null };
 
-/** Returns the arguments of the statements, with the name `Default` for a missing workspace or project. */
+/**
+ * Returns the shape and the arguments of the statements. A missing workspace or project has the name `Default`; each name also
+ * stands as an id, for units that are named by their id.
+ */
 function toPlacement({ name, workspace, project, owner_user_id }: RequestedPlacement) {
   const shape: PlacementShape = { workspace: workspace !== undefined, project: project !== undefined };
   const args = {
@@ -104,8 +108,8 @@ function toPlacement({ name, workspace, project, owner_user_id }: RequestedPlace
 const isId = (text: string | undefined): boolean => text !== undefined && UUID.test(text);
 
 /**
- * Returns statements that create a missing organization, workspace and project; none for what the caller names by id, which must
- * exist.
+ * Returns the statements that create a missing organization, workspace and project. Returns none for a project named by its id,
+ * which must exist, and only that of the project for a workspace named by its id.
  */
 function insertMissing(placement: RequestedPlacement, now: number): Statement<never>[] {
   const { shape, args } = toPlacement(placement);

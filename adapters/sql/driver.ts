@@ -72,8 +72,8 @@ export class DatabaseUnavailable extends Error {
 }
 
 /**
- * Returns the approximate bytes of a statement and its arguments. Throws a TypeError for a value that SQLite packages would bind
- * as another value.
+ * Returns the approximate size of a statement in bytes: characters of text, bytes of arrays, 8 for a number or null. Throws a
+ * TypeError for any other value, because SQLite packages would bind it as another value.
  */
 export function measureStatement(statement: SqlStatement): number {
   let bytes = statement.sql.length;

@@ -43,8 +43,8 @@ import {
 type Rows = RowsOf<typeof callTables>;
 
 /**
- * Returns the statements that store what a run adds to its call while the lease is held: its start, entries, tokens, position and
- * release. None without a call.
+ * Returns the statements that store what a run adds to its call while the lease is held: its start, journal entries, tokens,
+ * position, and the release that ends or suspends the call. Returns none without a call.
  */
 function onProgressSaved(
   fence: LeaseFence,
@@ -80,6 +80,7 @@ export const steps: SqlFeatureFor<"steps", typeof callTables, { runs: "call_id" 
   operations: createDurableCallStorage,
 };
 
+/** Creates the storage operations on durable calls, their journal and their events. */
 function createDurableCallStorage(driver: Database): DurableCallStorage {
   const lock = (deployment: string, thread_id: string): string[] => [threadLockKey(deployment, thread_id)];
   return {
@@ -144,6 +145,7 @@ const toEvent = ({
   payload: JSON.parse(payload) as Json,
 });
 
+/** Converts a row. `copied` is true for a call without a first run, which came with the copy of a thread. */
 const toCall = (row: Rows["calls"]): DurableCallRow => ({
   thread_id: row.thread_id,
   call_id: row.call_id,

@@ -63,7 +63,10 @@ interface FeatureColumns<Source, Row, Name extends keyof Row & string> {
   values(source: Source): Pick<Row, Name>;
 }
 
-/** Returns the names and types of columns that features add to a table, and a function that reads their values. */
+/**
+ * Merges the columns that features add to a table. Returns their names, the types of their arguments, and a function that reads
+ * their values from a source.
+ */
 function featureColumns<Source, Table extends TableDefinition, Name extends keyof Table["columns"] & string>(
   table: Table,
   lists: readonly (Columns<Source> | undefined)[],

@@ -46,6 +46,7 @@ type Rows = RowsOf<typeof feedbackTables>;
 export const feedback: SqlFeatureFor<"feedback", typeof feedbackTables, { runs: "feedback" }> = {
   tables: feedbackTables,
   runColumns: { feedback: (run) => encodeJson(run.feedback?.tokens) },
+  /** Returns the statement that stores the feedback tokens of a new run; none for a run without tokens. */
   onRunCreated(deployment, { run: { run_id, feedback: ofRun }, now }) {
     if (!ofRun) return [];
     const { tokens, ...terms } = ofRun;
@@ -60,10 +61,12 @@ export const feedback: SqlFeatureFor<"feedback", typeof feedbackTables, { runs: 
 
 type TokenOperation = Extract<keyof FeedbackStorage, `${string}Token${string}` | "submitFeedback">;
 
+/** Creates the storage operations on feedback tokens. */
 function createTokenStorage(driver: Database): Pick<FeedbackStorage, TokenOperation> {
   return {
     /**
-     * Stores all tokens or none. Returns false if the run of one is not visible.
+     * Stores all tokens or none. Returns false, and stores none, if the run of one does not exist or is not visible. Returns
+     * true without tokens.
      * @statements insertTokens
      * @guards one insert of all tokens, where all their runs are visible.
      */
@@ -82,7 +85,11 @@ function createTokenStorage(driver: Database): Pick<FeedbackStorage, TokenOperat
     /** @statements selectToken */
     getFeedbackToken: (token_id) => readOne(driver, selectToken({ token_id }), toToken),
 
-    /** @statements selectTokens */
+    /**
+     * Reads a page of the tokens in these workspaces, with their number of submissions and also expired: those of a run, or
+     * else of the deployment. `sort_order` applies to the time of creation.
+     * @statements selectTokens
+     */
     listFeedbackTokens({ scope, workspace_ids, run_id, sort_order, after, limit, offset = 0 }) {
       const filter = toFilterArgument(scope.filter);
       const of_run = run_id !== undefined;
@@ -98,8 +105,8 @@ function createTokenStorage(driver: Database): Pick<FeedbackStorage, TokenOperat
     },
 
     /**
-     * Stores feedback and counts it for its token. Returns the reason if it cannot, and the earlier id for a repeated idempotency
-     * key.
+     * Stores feedback and counts it for its token. If it stores nothing, it returns the first reason in this order: the token
+     * does not exist, has expired, the idempotency key was used (with the earlier feedback id), the token has reached `limit`.
      * @statements insertSubmission · countSubmission · insertSubmissionKey · selectObstacles
      * @guards insert the record where the token is valid, below its limit and the idempotency key is unknown · count the
      *   submission where the record exists · insert the key where the record exists.
@@ -136,6 +143,7 @@ function createTokenStorage(driver: Database): Pick<FeedbackStorage, TokenOperat
     },
 
     /**
+     * Deletes a token. Returns false if it does not exist, is in another workspace, or its run is not visible.
      * @statements deleteToken
      * @guards one statement, where the token is in a workspace of the caller and its run is visible.
      */
@@ -147,10 +155,11 @@ function createTokenStorage(driver: Database): Pick<FeedbackStorage, TokenOperat
   };
 }
 
+/** Creates the storage operations on feedback records. */
 function createRecordStorage(driver: Database): Omit<FeedbackStorage, TokenOperation> {
   return {
     /**
-     * Stores a record. Returns the existing one as `exists` if its id is taken, and null if its run is not visible.
+     * Stores a record. Returns the existing one, unchanged, as `exists` if its id is taken, and null if its run is not visible.
      * @statements insertRecord · selectRecord · isRunVisible
      * @guards insert where the run is visible · select by id · select whether the run is visible.
      */
@@ -169,7 +178,8 @@ function createRecordStorage(driver: Database): Omit<FeedbackStorage, TokenOpera
     },
 
     /**
-     * Changes the members of the patch and the time. Returns null if the record is not visible.
+     * Changes the members that the patch defines and the time of the last change. Returns null if the record does not exist, is
+     * in another workspace, or its run is not visible.
      * @statements updateRecord
      * @guards one statement, where the record is in a workspace of the caller and its run is visible.
      */
@@ -190,6 +200,7 @@ function createRecordStorage(driver: Database): Omit<FeedbackStorage, TokenOpera
     },
 
     /**
+     * Deletes a record. Returns false if it does not exist, is in another workspace, or its run is not visible.
      * @statements deleteRecord
      * @guards one statement, where the record is in a workspace of the caller and its run is visible.
      */
@@ -199,19 +210,28 @@ function createRecordStorage(driver: Database): Omit<FeedbackStorage, TokenOpera
       return deleted.length === 1;
     },
 
-    /** @statements selectRecords */
+    /**
+     * Reads a page of matching records, newest first, then by id.
+     * @statements selectRecords
+     */
     listFeedback({ limit, offset, ...query }) {
       const { shape, args } = toSearch(query);
       return readAll(driver, selectRecords(shape, { ...args, limit, offset }), toFeedback);
     },
 
-    /** @statements summarizeRecords */
+    /**
+     * Summarizes the matching records of each key, ordered by key.
+     * @statements summarizeRecords
+     */
     async feedbackStats(query) {
       const { shape, args } = toSearch(query);
       return toStats(await driver.read(summarizeRecords(shape, args)));
     },
 
-    /** @statements summarizeBuckets */
+    /**
+     * Summarizes the matching records of each key and bucket of `stride_ms` since `origin`, ordered by both.
+     * @statements summarizeBuckets
+     */
     feedbackBuckets({ origin, stride_ms, ...query }) {
       const { shape, args } = toSearch(query);
       return driver.read(summarizeBuckets(shape, { ...args, origin, stride_ms }));
@@ -228,7 +248,7 @@ const LISTS = ["id", "run_id", "project_id", "key", "source", "user_id"] as cons
 /** The columns that a patch may change. */
 const CHANGES = ["comment", "correction", "score", "source_metadata", "value"] as const;
 
-/** Returns the shape and the arguments of a search for records. */
+/** Returns the shape and the arguments of a search for records. Without a scope it covers all deployments. */
 function toSearch(query: FeedbackQuery): { readonly shape: RecordsShape; readonly args: RecordsArguments } {
   const { workspace_ids, scope = EVERYWHERE, has_comment, has_score, level, min_created_at, max_created_at } = query;
   const { ids: id, run_ids: run_id, project_ids: project_id, keys: key, sources: source, user_ids: user_id } = query;
@@ -255,6 +275,10 @@ function toSearch(query: FeedbackQuery): { readonly shape: RecordsShape; readonl
   return { shape, args };
 }
 
+/**
+ * Returns the columns of a record. Score, value, correction, `source_metadata` and `extra` become JSON text, or null if they
+ * are absent.
+ */
 function toStored(feedback: FeedbackRow): Rows["feedback"] {
   return {
     ...feedback,
@@ -277,12 +301,16 @@ function toFeedback(row: Rows["feedback"]): FeedbackRow {
   };
 }
 
+/** Converts a row. The token has no deployment, lifetime or number of submissions. */
 function toToken(row: Rows["feedback_tokens"]): FeedbackTokenRow {
   const { deployment: _, life_ms: _life, submissions: _submissions, ...token } = row;
   return { ...token, config: decodeJson<FeedbackConfig>(token.config) };
 }
 
-/** Summarizes each key from one row for each text value, and one for the other values. Scores are null for a key without any. */
+/**
+ * Summarizes each key from one row for each text value and one for all other values. Scores are null for a key without scores.
+ * `values` counts the records of each text value.
+ */
 function toStats(rows: readonly RecordSummary[]): FeedbackStats[] {
   const byKey = Map.groupBy(rows, ({ key }) => key);
   return [...byKey].map(([key, parts]) => {

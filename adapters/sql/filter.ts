@@ -11,8 +11,8 @@ export const isPermitted = (metadata: Expression<unknown>, filter: FilterParamet
   filter === null ? sql<boolean>`true` : passesFilterTests(metadata, filter);
 
 /**
- * Returns the condition that the filter permits the thread of rows of this table, also a hidden thread; true without a filter. The
- * rows have the columns `deployment` and `thread_id`.
+ * Returns the condition that the thread of a row exists and the filter permits it, also if the thread is hidden. It is always
+ * true without a filter. `rows` is the table or alias of the rows, with the columns `deployment` and `thread_id`.
  */
 export function isThreadPermitted(rows: string, filter: FilterParameter): RawBuilder<boolean> {
   if (filter === null) return sql<boolean>`true`;
@@ -21,7 +21,10 @@ export function isThreadPermitted(rows: string, filter: FilterParameter): RawBui
     and permitting.thread_id = ${thread_id} and ${passesFilterTests(sql`permitting.metadata`, filter)})`;
 }
 
-/** Returns the condition that the run exists in the deployment and the filter permits its thread; true without a filter. */
+/**
+ * Returns the condition that the run exists in the deployment and the filter permits its thread. It is always true without a
+ * filter, also for a run that does not exist.
+ */
 export const isRunPermitted = (
   run_id: Expression<unknown>,
   deployment: Operand<string>,

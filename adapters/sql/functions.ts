@@ -20,7 +20,7 @@ function byDialect<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknow
  */
 export const rowByRow: RawBuilder<unknown> = byDialect(sql``, sql`offset 0`);
 
-/** Returns a subquery: the strings of a JSON array in one parameter, as column `value`. */
+/** Returns a subquery that lists the strings of a JSON array, given as one parameter, in the column `value`. */
 export function jsonStrings(list: Operand<string>): RawBuilder<string> {
   return byDialect(
     sql<string>`(select value from json_each(${list}))`,
@@ -45,7 +45,10 @@ const LIST_INDEXES = [
   { sqlite: sql`'$[7]'`, postgres: sql`7` },
 ] as const;
 
-/** Returns a subquery: the lists of a JSON array in one parameter, as rows with these columns (at most eight). */
+/**
+ * Returns a subquery that reads a JSON array of arrays, given as one parameter: each inner array is a row, with its items in
+ * these columns, in order (at most eight).
+ */
 export function jsonRows(
   list: Operand<string>,
   columns: Readonly<Record<string, "text" | "bigint">>,
@@ -69,7 +72,10 @@ export function jsonRows(
   );
 }
 
-/** Returns a table: the members of a JSON object of strings without U+0000, as `key` and `value`. */
+/**
+ * Returns a table with a row for each member of a JSON object, with the columns `key` and `value`. The values must be strings
+ * without U+0000.
+ */
 export function jsonMembers(object: RawBuilder<unknown>): RawBuilder<unknown> {
   return byDialect(
     sql`json_each(${object})`,
@@ -77,15 +83,21 @@ export function jsonMembers(object: RawBuilder<unknown>): RawBuilder<unknown> {
   );
 }
 
-/** Returns the number at a key of a JSON object in one parameter; null without one. */
-export function jsonNumber(object: Operand<string>, key: RawBuilder<string>): RawBuilder<number> {
+/**
+ * Returns the member `key` of a JSON object, given as one parameter; null if there is none. The member must be an integer,
+ * which is not checked: Postgres fails for another value, SQLite returns it.
+ */
+export function jsonInteger(object: Operand<string>, key: RawBuilder<string>): RawBuilder<number> {
   return byDialect(
     sql<number>`(select value from json_each(${object}) where key = ${key})`,
     sql`(${object}::json ->> ${key})::bigint`,
   );
 }
 
-/** Returns a subquery: the strings of `parents` in the metadata of a checkpoint. */
+/**
+ * Returns a subquery that lists the values of the object `parents` in the metadata of a checkpoint, in the column `value`; no
+ * rows without it.
+ */
 export function jsonParents(metadata: RawBuilder<unknown>): RawBuilder<string> {
   return byDialect(
     sql<string>`(select value from json_each(${metadata}, '$.parents'))`,
@@ -132,9 +144,9 @@ export function containsText(column: Expression<unknown>, text: Operand<string>)
 }
 
 /**
- * Returns a condition that is never false where the member, as a number, is at least (or `below`: at most) `bound`. It is true
- * for other values than numbers, with `null_passes` also for null, and false for an absent member. The name of the member needs
- * no escapes.
+ * Returns a condition that is never false where the member, converted to a number, is at least (with `below` at most) `bound`.
+ * `null_passes` tells whether null is. It is true for texts, lists and objects, false for an absent member, and may be true for
+ * other values. The name of the member needs no escapes.
  */
 export function mayReachBound(
   object: Expression<string>,

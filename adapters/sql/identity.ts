@@ -55,7 +55,8 @@ function createKeyStorage(driver: Database) {
     },
 
     /**
-     * Stores a key with its memberships, or returns why not: its short form is taken, or a parent does not exist.
+     * Stores a key with its memberships. Stores nothing if its short form is taken in the organization (`short_key_taken`), or
+     * else if the organization, the user or a scope does not exist (`parent_not_found`).
      * @statements isShortKeyTaken · insertKey · insertKeyGrant
      * @guards select whether the short form is taken · insert where organization, user and scopes exist · memberships
      *   where the key is this one.
@@ -72,7 +73,11 @@ function createKeyStorage(driver: Database) {
       return { kind: existingKeys?.length ? "short_key_taken" : "parent_not_found" };
     },
 
-    /** @statements revokeKey */
+    /**
+     * Revokes the key with this id or short form, and returns it. A key that is revoked already keeps its time. Returns null if
+     * the organization has no such key.
+     * @statements revokeKey
+     */
     async revokeKey(organization_id, key, now) {
       const [revoked] = await driver.batch([revokeKey({ organization_id, key, now })]);
       return revoked?.[0] ? toKey(revoked[0]) : null;
@@ -105,7 +110,8 @@ function createKeyStorage(driver: Database) {
 function createUnitStorage(driver: Database) {
   return {
     /**
-     * Stores a workspace or project, or returns why not: its name is taken, or its parent does not exist.
+     * Stores a workspace or project and returns its row. Stores nothing if its parent does not exist (`parent_not_found`), or
+     * if its name is taken there (`name_taken`).
      * @statements insertUnit · hasUnitParent
      * @guards Where the parent exists; without a row, a read of the parent finds the reason.
      */
@@ -119,6 +125,8 @@ function createUnitStorage(driver: Database) {
       return { kind: existing?.length ? "name_taken" : "parent_not_found" };
     },
     /**
+     * Renames a workspace or project and returns its row. Changes nothing if it does not exist or is deleted (`not_found`), or
+     * if another one of its parent has the name (`name_taken`).
      * @statements renameUnit · hasUnit
      * @guards update where the name is free · select whether it exists.
      */
@@ -128,7 +136,8 @@ function createUnitStorage(driver: Database) {
       return { kind: existing?.length ? "name_taken" : "not_found" };
     },
     /**
-     * Marks a workspace, with its projects, or a project as deleted. Returns null if there is none.
+     * Marks a workspace, with its projects, or a project as deleted, and returns its row. Returns null if it does not exist or
+     * is deleted already.
      * @statements deleteUnit · deleteProjectsOfWorkspace
      * @guards soft delete · the projects of a workspace.
      */
@@ -155,7 +164,10 @@ export function createIdentityStorage(driver: Database): IdentityStore {
 
 // ----------------------------------------------------------------------- rows
 
-/** Returns a key with its memberships, workspaces and projects, from one row for each; null without a key. */
+/**
+ * Returns a key with its memberships, workspaces and projects from rows of these four parts, in any order. Returns null if no
+ * row is the key.
+ */
 function toGrants(rows: readonly KeyPart[]): KeyGrants | null {
   const selectPart = (number: KeyPart["part"]): readonly KeyPart[] => rows.filter(({ part }) => part === number);
   const [keyPart] = selectPart(1);
@@ -177,12 +189,13 @@ const castRow = <Row>(row: object): Row => row as Row;
 
 const toKey = ({ kind, ...key }: CoreTables["api_keys"]): ApiKeyRow => ({ ...key, kind: kind as ApiKeyRow["kind"] });
 
+/** Returns the columns of a membership, with the permissions as JSON text. */
 const toColumns = (membership: MembershipRow): CoreTables["memberships"] => ({
   ...membership,
   permissions: JSON.stringify(membership.permissions),
 });
 
-/** Converts a row. Leaves out permissions that only a later release knows. */
+/** Converts a row. Omits permissions that this release does not know. */
 function toMembership({ subject_id, scope_id, permissions }: CoreTables["memberships"]): MembershipRow {
   const knownPermissions = (JSON.parse(permissions) as readonly string[]).filter(
     (permission): permission is Permission => (PERMISSIONS as readonly string[]).includes(permission),

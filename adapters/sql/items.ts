@@ -9,11 +9,11 @@ import {
   type ItemRow,
   type ItemStorage,
   matchesConditions,
-  maxCosineSimilarity,
   type NewItem,
   type Vector,
 } from "../../lib/storage/items.ts";
 import type { Page, Scope } from "../../lib/storage/mod.ts";
+import { maxCosineSimilarity } from "../../lib/storage/similarity.ts";
 import { matchesFilter } from "../../lib/storage/visibility.ts";
 import { type Database, readAll, readOne } from "./database.ts";
 import { isFailedAssertion } from "./errors.ts";
@@ -46,7 +46,10 @@ const toLockKeys = (deployment: string, addresses: readonly ItemKey[]): string[]
 const encodeAddresses = (addresses: readonly ItemKey[]): string =>
   JSON.stringify(addresses.map(({ path, key }) => [path, key]));
 
-/** Finds the newest first, sorted by the database. */
+/**
+ * Reads the page of candidates, last written first. The rows are not filtered any further, so the conditions of the query must
+ * be decided by SQL.
+ */
 async function findPage(
   driver: Database,
   scope: Scope,
@@ -58,7 +61,10 @@ async function findPage(
   return readAll(driver, selectNewestCandidates(shape, { ...args, start, limit, offset }, conditions), toStored);
 }
 
-/** Returns the page of matching items from the newest rows, filtered here. Null if the page may continue behind these rows. */
+/**
+ * Reads the newest `PAGE_ROWS` candidates, filters them here, and returns the page of those that match. Returns null if the
+ * page goes beyond these rows or may continue behind them.
+ */
 async function findNewest(
   driver: Database,
   scope: Scope,
@@ -73,8 +79,8 @@ async function findNewest(
 }
 
 /**
- * Ranks all matching rows here, because SQL cannot, and returns the ranks of the page. Keeps only the addresses of the best rows
- * in memory.
+ * Reads all candidates, page by page, and ranks here those that match, because SQL cannot. Returns the ranks of the requested
+ * page, the best first. Keeps only the best addresses in memory.
  */
 async function rankAll(driver: Database, scope: Scope, query: ItemQuery & Page, now: number): Promise<readonly Rank[]> {
   const { shape, args, start, conditions } = toCandidates(scope, query, now);
@@ -93,10 +99,10 @@ async function rankAll(driver: Database, scope: Scope, query: ItemQuery & Page, 
 }
 
 /**
- * Returns the page of the best items, with scores for a query vector. Items that have changed meanwhile and do not match any more
- * are left out.
+ * Ranks all matching items and returns those of the page, the best first; with a query vector each has its `score`. Items that
+ * have changed meanwhile and do not match any more are missing from the page.
  */
-async function findRanked(
+async function findRankedPage(
   driver: Database,
   scope: Scope,
   query: ItemQuery & Page,
@@ -118,7 +124,10 @@ async function findRanked(
   });
 }
 
-/** Reads the items, and returns statements that fail the batch unless they are as read; null if one is not visible. */
+/**
+ * Reads the items and returns a statement for each that fails its batch unless the item is still as read, or still missing.
+ * Returns null if one of them is not visible.
+ */
 async function assertUnchanged(
   driver: Database,
   scope: Scope,
@@ -137,7 +146,10 @@ async function assertUnchanged(
 
 /** Creates the storage operations on the store's items. */
 export function createItemStorage(driver: Database): ItemStorage {
-  /** Restarts the time to live of items that have one. */
+  /**
+   * Restarts the time to live of the items that have one. Writes nothing if each of them would expire at the same time or
+   * later.
+   */
   async function refresh({ deployment }: Scope, items: readonly StoredItem[], now: number): Promise<void> {
     const stale = items.filter(({ row }) => row.ttl_ms !== null && (row.expires_at as number) < now + row.ttl_ms);
     if (stale.length === 0) return;
@@ -190,14 +202,14 @@ export function createItemStorage(driver: Database): ItemStorage {
 
     /**
      * Returns the items that match, newest or most similar first.
-     * @statements findNewest · findPage · findRanked · refreshItems
+     * @statements findNewest · findPage · findRankedPage · refreshItems
      * @guards Restarts the time to live of the returned items.
      */
     async searchItems(scope, query, now) {
       if (query.limit === 0) return [];
       const needsFilter = query.query_vector !== undefined || scope.filter !== undefined || query.conditions.length > 0;
       const sorted = query.query_vector ? null : await (needsFilter ? findNewest : findPage)(driver, scope, query, now);
-      const items = sorted ?? (await findRanked(driver, scope, query, now));
+      const items = sorted ?? (await findRankedPage(driver, scope, query, now));
       if (query.refresh) await refresh(scope, items, now);
       return items.map(({ row, score }) => (score === undefined ? row : { ...row, score }));
     },
@@ -210,7 +222,10 @@ export function createItemStorage(driver: Database): ItemStorage {
 /** The arguments of a condition. */
 type Condition = { text: string; member: string; bound: number };
 
-/** Returns the shape and the arguments of a search for candidates, which are at the path `start` or after it. */
+/**
+ * Returns the shape and the arguments of a search for items in the namespace `start` and below. At most
+ * `MAX_NARROWING_CONDITIONS` conditions are part of it; the items that it finds must be filtered with all of them.
+ */
 function toCandidates({ deployment }: Scope, query: ItemQuery, now: number) {
   const start = toPath(query.namespace_prefix);
   const narrowing = query.conditions.flatMap(toNarrowing).slice(0, MAX_NARROWING_CONDITIONS);
@@ -265,6 +280,7 @@ interface StoredItem {
   readonly score?: number;
 }
 
+/** Converts a row. `text` is the stored JSON text of the value, `vectors` stays text. */
 function toStored(stored: CoreTables["store_items"]): StoredItem {
   const { path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at } = stored;
   const times = { created_at, updated_at, ttl_ms, expires_at };
@@ -275,7 +291,10 @@ function toStored(stored: CoreTables["store_items"]): StoredItem {
 const isVisible = ({ value, namespace, key }: ItemRow, { filter }: Scope): boolean =>
   matchesFilter(filter, { ...value, namespace: [...namespace], key });
 
-/** Returns the columns of an item; it expires `ttl_ms` from now. Null columns without vectors or a time to live. */
+/**
+ * Returns the columns of an item, with value and vectors as JSON text; it expires `ttl_ms` from `now`. Columns are null without
+ * vectors or a time to live.
+ */
 function toContent({ value, vectors, ttl_ms }: NewItem, now: number) {
   return {
     value: JSON.stringify(value),
@@ -290,7 +309,10 @@ interface Rank extends ItemKey {
   readonly updated_at: number;
 }
 
-/** Returns the rank of an item; null if it is not visible, does not match, or has no vector. */
+/**
+ * Returns the rank of an item, with the score 0 without a query vector. Returns null if it is not visible, does not match, or
+ * has no vector to compare.
+ */
 function rankItem({ path, row, vectors }: StoredItem, scope: Scope, query: ItemQuery): Rank | null {
   const { key, updated_at } = row;
   if (!isVisible(row, scope) || !matchesConditions(row.value, query.conditions)) return null;
@@ -317,7 +339,7 @@ class TopRanks {
     this.#count = count;
   }
 
-  /** Adds a rank. Drops all but the best `count` now and then, so that few are kept. */
+  /** Adds a rank. Now and then it sorts the list and drops all but the best `count`, so that it stays short. */
   add(rank: Rank): void {
     this.#topRanks.push(rank);
     if (this.#topRanks.length >= 2 * this.#count + PAGE_ROWS) this.#topRanks = this.ranks();

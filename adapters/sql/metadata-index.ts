@@ -31,14 +31,19 @@ const MAX_STATE_TEXT_CHARS = 512;
 const WILDCARD_ENTRY: IndexEntry = [0, 0, null];
 
 /**
- * Returns the distinct index entries of a metadata object, or of a filter on one; at most `limit`. Of two texts with one hash no
- * exact text is kept.
+ * Returns an index entry for each distinct pair of a path and a scalar in a metadata object, or in a filter on one; at most
+ * `limit`. Items of a list have one path. The third member is the exact text, null if it is too long or two texts have one
+ * hash.
  */
 export function createIndexEntries(
   metadata: JsonObject,
   limit: number = Number.POSITIVE_INFINITY,
 ): readonly IndexEntry[] {
   const entries = new Map<string, IndexEntry>();
+  /**
+   * Adds the entry of a scalar to `entries`, or those inside an object or list. Stops at the limit. Items of a list get the
+   * path `[]`.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one recursion over lists, objects and scalars
   const visit = (path: string, pathHash: HashState, value: Json): void => {
     if (entries.size >= limit) return;
@@ -73,6 +78,7 @@ type HashState = readonly [high: number, low: number];
 
 const INITIAL_HASH: HashState = [0x9e3779b9, 0x7f4a7c15];
 
+/** Returns the state of a hash after the characters of `text`. The given state does not change. */
 function extendHash([high, low]: HashState, text: string): HashState {
   for (let i = 0; i < text.length; i++) {
     const unit = text.charCodeAt(i);
@@ -83,7 +89,7 @@ function extendHash([high, low]: HashState, text: string): HashState {
   return [high, low];
 }
 
-/** Returns a 53-bit hash of a string. Collisions cost time, but never give a wrong result. */
+/** Returns the state of a hash as an integer of 53 bits. Collisions cost time, but never give a wrong result. */
 function toHash([first, second]: HashState): number {
   let [high, low] = [first ^ (second >>> 16), second];
   high = Math.imul(high, 0x85ebca6b);
@@ -94,7 +100,8 @@ function toHash([first, second]: HashState): number {
 type EntryArguments = { deployment: string; id: string; indexed: string; entries: string };
 
 /**
- * Returns the arguments for a row with its index entries. Throws `invalid` for metadata that is too long or has too many values.
+ * Returns the arguments that store the index entries of a row, with its metadata as JSON text. Throws `invalid` for metadata
+ * that is too long or has too many values.
  */
 function toEntryArguments(deployment: string, id: string, metadata: JsonObject): EntryArguments {
   const indexed = JSON.stringify(metadata);
@@ -121,7 +128,10 @@ export function insertIndexEntries(
   return isEmpty(metadata) ? [] : [insertEntries({ source: kind }, toEntryArguments(deployment, id, metadata))];
 }
 
-/** Returns the statements that replace the index entries of a row whose metadata the same batch has updated. */
+/**
+ * Returns the statements that replace the index entries of a row. They have no effect unless the row has this metadata, which
+ * the same batch must have written. Throws `invalid` for metadata that is too long or has too many values.
+ */
 export function replaceIndexEntries(
   kind: IndexedKind,
   deployment: string,
@@ -135,9 +145,9 @@ export function replaceIndexEntries(
 const STATE_SOURCE = { source: "values" } as const;
 
 /**
- * Returns the statements that store the index entries of a thread's state, in a batch that has made `head` the thread's head;
- * none for a state without scalars. `scalars` is null if they are unknown. Entries of older states may remain: they never give a
- * wrong result.
+ * Returns the statements that replace the index entries of a thread's state. They have no effect unless `head` is the head of
+ * the thread, which the same batch must have set. Returns none for a state without scalars, so that entries of older states
+ * remain: they never give a wrong result. `scalars` is null if they are unknown.
  */
 export function replaceStateEntries(
   deployment: string,
@@ -167,7 +177,10 @@ const isIndexedInStates = (value: Json): boolean =>
 export const deleteIndexEntries = (kind: IndexedKind, deployment: string, id: string): Statement<never> =>
   deleteEntriesOfRow({ kind }, { deployment, id });
 
-/** Returns index entries that every state has whose values contain the filter. */
+/**
+ * Returns index entries that every state has whose values contain the filter, at most `MAX_NARROWING_ENTRIES`. Members that are
+ * no scalars, and long texts, give none.
+ */
 export function createNarrowingEntries(filter: JsonObject): readonly IndexEntry[] {
   const indexedMembers = Object.entries(filter).filter(([, value]) => isIndexedInStates(value));
   return createIndexEntries(Object.fromEntries(indexedMembers), MAX_NARROWING_ENTRIES);

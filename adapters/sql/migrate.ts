@@ -74,7 +74,7 @@ async function currentVersion(driver: Database, schema: Schema): Promise<number>
   return version;
 }
 
-/** Reads rows. Throws a ConfigError if the database is damaged or no database. */
+/** Reads rows. Throws a ConfigError if the file is damaged or not a database; other errors pass unchanged. */
 async function inspect<Row>(driver: Database, read: Statement<Row>): Promise<Row[]> {
   try {
     return await driver.read(read);

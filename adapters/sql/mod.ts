@@ -16,18 +16,11 @@ import { createItemStorage } from "./items.ts";
 import { migrate } from "./migrate.ts";
 import { createEventStorage } from "./runs/events.ts";
 import { createRunStorage } from "./runs/mod.ts";
-import { endWorkerClaims } from "./statements/deliveries.ts";
-import {
-  deleteSpaceProbes,
-  insertSpaceProbes,
-  releaseThreadLocks,
-  requeueRunning,
-  STALE_LOCK_SOURCES,
-  upsertProbe,
-} from "./statements/worker.ts";
+import { deleteSpaceProbes, insertSpaceProbes, upsertProbe } from "./statements/worker.ts";
 import { createStateStorage } from "./states.ts";
 import { createThreadStorage } from "./threads.ts";
 import { createValueStartStorage } from "./value-starts.ts";
+import { createWorkerAdoption } from "./worker-adoption.ts";
 import { WriteHealth } from "./write-health.ts";
 
 export type * from "../../lib/storage/types.ts";
@@ -95,54 +88,6 @@ export function sqlStorage(driver: SqlDriver): Storage {
 const PROBE_PADDING = "x".repeat(1024);
 
 /**
- * Creates `becomeWorker`, and `hasWorkerLock`, which returns true once this process has the worker lock and has taken over from
- * dead workers.
- */
-function createWorkerAdoption(
-  driver: Database,
-): Pick<Storage, "becomeWorker"> & { readonly hasWorkerLock: () => boolean } {
-  let adoption: Promise<void> | undefined;
-  let isAdopted = false;
-
-  /** Requeues the runs of dead workers, and frees their thread locks and delivery claims. */
-  async function adopt(now: number): Promise<void> {
-    await driver.batch([
-      ...STALE_LOCK_SOURCES.map((source) => releaseThreadLocks({ source }, {})),
-      requeueRunning({ now }),
-      endWorkerClaims({}),
-    ]);
-    isAdopted = true;
-  }
-
-  return {
-    hasWorkerLock: () => isAdopted,
-    /**
-     * Returns true if this process has the worker lock. The first call with the lock takes over from dead workers; if that fails,
-     * the next call tries again.
-     * @statements releaseThreadLocks · requeueRunning · endWorkerClaims
-     * @guards Acquires the worker lock of the driver. A driver without this lock always returns true. After acquiring
-     *   it, once: free the slots of threads with running, due or deleted runs · requeue all running runs · end the
-     *   delivery claims of dead workers.
-     */
-    async becomeWorker(now) {
-      if (!driver.acquireWorkerLock) return true;
-      if (!(await driver.acquireWorkerLock())) {
-        adoption = undefined;
-        isAdopted = false;
-        return false;
-      }
-      // Once only: runs that start later belong to this process.
-      adoption ??= adopt(now).catch((error: unknown) => {
-        adoption = undefined;
-        throw error;
-      });
-      await adoption;
-      return true;
-    },
-  };
-}
-
-/**
  * Wraps the driver for statements of every dialect. Records failed writes in `health` and maps errors to those that callers can
  * handle: `storage_full`, `invalid` (text with U+0000) and outages.
  */
@@ -157,14 +102,17 @@ function createDatabase(driver: SqlDriver, health: WriteHealth): Database {
     if (error instanceof DatabaseUnavailable) throw toStorageError(error);
     throw error;
   };
-  /** Throws the error as a service error. Notes a full disk or a damaged file, which fails the health of the storage. */
+  /** Records a full disk or a damaged file in `health`, and throws the error as `throwServiceError` does. */
   const recordAndThrow = (error: unknown): never => {
     health.recordFailure(error, []);
     return throwServiceError(error);
   };
   return {
     dialect,
-    /** Compiles the statements and runs them as one transaction of the driver. Returns the rows of each statement. */
+    /**
+     * Compiles the statements and runs them as one transaction of the driver. Returns the rows of each statement. A failure is
+     * recorded in `health` with the size of the batch, and thrown as a ServiceError where it is one.
+     */
     batch(statements, lock_keys) {
       const texts = statements.map((statement) => statement.compileFor(dialect));
       // The declared row types meet what the driver returns here and in `read`, and nowhere else.

@@ -28,7 +28,10 @@ interface ItemPosition extends Position {
   readonly item?: Row;
 }
 
-/** Returns a function that reads a page of addresses from a position on. Without a filter, only the paths of items are read. */
+/**
+ * Returns a function that reads a page of items in the namespace `start` and below, from a position on, in order of their
+ * addresses. Without a filter it reads each path once, with an empty key and without the item.
+ */
 function createPositionReader(
   driver: Database,
   { deployment, filter }: Scope,
@@ -52,8 +55,8 @@ function createPositionReader(
 }
 
 /**
- * Returns the storage operation that lists namespaces, each once. With a filter a namespace is listed only if it has an item for
- * which `isVisible` is true.
+ * Returns the storage operation that lists namespaces in order, each once and cut to `max_depth`. With a filter a namespace is
+ * listed only if it has an item for which `isVisible` is true.
  */
 export function createNamespaceLister(
   driver: Database,
@@ -90,7 +93,9 @@ export function createNamespaceLister(
   };
 }
 
-/** Returns true if the first and last labels match; `*` matches any label. */
+/**
+ * Returns true if the namespace begins with the labels of `prefix` and ends with those of `suffix`; `*` matches any one label.
+ */
 function matchesQuery(namespace: readonly string[], { prefix, suffix }: NamespaceQuery): boolean {
   const { length } = namespace;
   if (prefix.length > length || suffix.length > length) return false;

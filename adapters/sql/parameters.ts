@@ -72,7 +72,10 @@ export type ParametersFor<Types extends ParameterTypes> = {
   readonly [Name in keyof Types]: Types[Name] extends ParameterType<infer Value> ? Expression<Value> : never;
 };
 
-/** Creates the parameters of a statement, of one row of its list if `row` is given. */
+/**
+ * Creates a parameter for each type. They stand for the arguments of the statement, or with `row` for those of the row with
+ * this index in its list.
+ */
 export function createParameters<Types extends ParameterTypes>(types: Types, row: number | null): ParametersFor<Types> {
   const parameters = Object.entries(types).map(([name, type]) => [name, new Parameter(name, type, row)]);
   return Object.fromEntries(parameters);

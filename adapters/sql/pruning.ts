@@ -26,8 +26,11 @@ interface Pruning {
   readonly pruned: Statement<{ thread_id: string }>;
 }
 
-/** Returns the statements that delete threads with the rows of features and index entries, and keep their claim counts. */
-function toDeletion(shape: PruningShape, args: Args): Pruning {
+/**
+ * Returns the statements that delete threads with the rows of features and index entries, and keep their claim counts; and
+ * which of them returns the ids of the deleted threads.
+ */
+function createDeletionStatements(shape: PruningShape, args: Args): Pruning {
   const pruned = deleteThreads(shape, args);
   const ofFeatures = Object.keys(RUNS_DELETED).map((statement) => deleteOfFeatures({ ...shape, statement }, args));
   return {
@@ -36,7 +39,11 @@ function toDeletion(shape: PruningShape, args: Args): Pruning {
   };
 }
 
-function toReduction(shape: PruningShape, args: Args): Pruning {
+/**
+ * Returns the statements that reduce threads to the checkpoints, writes and values of their newest state; and which of them
+ * returns the ids of the reduced threads.
+ */
+function createReductionStatements(shape: PruningShape, args: Args): Pruning {
   const pruned = setPrunedAt(shape, args);
   const deletions = [deleteCheckpoints(shape, args), deleteWrites(shape, args), deleteValues(shape, args)];
   return { statements: [...deletions, clearParents(shape, args), pruned], pruned };
@@ -45,8 +52,8 @@ function toReduction(shape: PruningShape, args: Args): Pruning {
 const STRATEGIES = ["delete", "keep_latest"] as const;
 
 const PRUNING_BY_STRATEGY: Readonly<Record<PruneStrategy, (shape: PruningShape, args: Args) => Pruning>> = {
-  delete: toDeletion,
-  keep_latest: toReduction,
+  delete: createDeletionStatements,
+  keep_latest: createReductionStatements,
 };
 
 const toLockKeys = (deployment: string, thread_ids: readonly string[]): string[] =>
@@ -56,8 +63,9 @@ const toLockKeys = (deployment: string, thread_ids: readonly string[]): string[]
 export function createPruningStorage(driver: Database): Pick<StateStorage, "pruneThreads"> {
   return {
     /**
-     * Deletes or reduces threads that are not busy, and returns their ids.
-     * @statements selectExpiredThreads · toDeletion · toReduction
+     * Deletes or reduces visible threads that are not busy, and returns their ids. These are the named threads, all with the
+     * strategy of `target`, or at most `target.max_expired` threads whose time to live is over, each with its own strategy.
+     * @statements selectExpiredThreads · createDeletionStatements · createReductionStatements
      * @guards each statement repeats the condition "named, visible, not busy" (and "time to live is over"). `delete`:
      *   rows of features · claim counts · threads · labels. `keep_latest`: delete checkpoints that the newest state does not need · their
      *   writes · channel values that no checkpoint needs · clear dangling `parent_id` · set `pruned_at`, which is last
@@ -66,7 +74,7 @@ export function createPruningStorage(driver: Database): Pick<StateStorage, "prun
     async pruneThreads({ deployment, filter }, target, now) {
       const expired = !("thread_ids" in target);
       const threads = expired
-        ? await driver.read(selectExpiredThreads({ deployment, now, limit: target.expired }, filter))
+        ? await driver.read(selectExpiredThreads({ deployment, now, limit: target.max_expired }, filter))
         : [...new Set(target.thread_ids)].map((thread_id) => ({ thread_id, ttl_strategy: target.strategy }));
       const argument = toFilterArgument(filter);
       const shape = { expired, filtered: argument !== null };

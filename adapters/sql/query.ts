@@ -103,7 +103,10 @@ export interface QueryOptions {
   readonly stable?: boolean;
 }
 
-/** Defines a statement. `build` runs once per database, on first use, with a parameter for each argument. */
+/**
+ * Defines a statement: returns a function that binds arguments to it. `build` runs at the first use for each dialect, with a
+ * parameter for each argument.
+ */
 export function query<Types extends ParameterTypes, Query extends OperationNodeSource>(
   types: Types,
   build: (parameters: ParametersFor<Types>) => Query,
@@ -114,6 +117,7 @@ export function query<Types extends ParameterTypes, Query extends OperationNodeS
   return Object.assign((args: ArgumentsFor<Types>) => new BoundStatement(compiled, args, []), { types, variants });
 }
 
+/** Returns a variant of a statement for the tests that compile each of them. */
 const toVariant = (name: string, compiled: CompiledTexts): Variant => ({
   name,
   compile: (dialect) => compiled.compileFor(dialect),
@@ -127,8 +131,8 @@ export interface ScopedDefinition<Types extends ParameterTypes, Row> {
 }
 
 /**
- * Defines a statement for scopes with and without a filter. `build` gets the filter as a parameter, or null for scopes without one,
- * so a call without a filter pays for no condition.
+ * Defines a statement for scopes with and without a filter: returns a function that binds arguments and a filter. `build` gets
+ * the filter as a parameter, or null for a scope without one or with an empty one, so that such a call pays for no condition.
  */
 export function scopedQuery<Types extends ParameterTypes, Query extends OperationNodeSource>(
   types: Types,
@@ -142,6 +146,7 @@ export function scopedQuery<Types extends ParameterTypes, Query extends Operatio
     options,
   );
   const unfiltered = query(types, (parameters) => build(parameters, null), options);
+  /** Binds the arguments to the statement with the filter, or to that without one if the filter is undefined or empty. */
   const bind = (args: ArgumentsFor<Types>, filter: Filter | undefined): Statement<RowOfQuery<Query>> => {
     const argument = toFilterArgument(filter);
     return argument === null
@@ -168,8 +173,9 @@ interface ShapedOptions<Shape> extends QueryOptions {
 }
 
 /**
- * Defines a statement whose text depends on a shape of a few flags and counts. Each shape is compiled once; of more than 256 the
- * oldest is dropped. `typesFor` names the arguments of a shape. Values belong into the arguments, never into the shape.
+ * Defines a statement whose text depends on a shape of a few flags and counts: returns a function that binds arguments to a
+ * shape. Each shape is compiled at its first use; of more than 256 the oldest is dropped. `typesFor` names the arguments of a
+ * shape. Values belong into the arguments, never into the shape.
  */
 export function shapedQuery<Shape, Types extends ParameterTypes, Query extends OperationNodeSource>(
   typesFor: (shape: Shape) => Types,
@@ -198,7 +204,10 @@ interface ShapedRowsTypes<Shape, Types extends ParameterTypes, RowTypes extends 
   count(shape: Shape): number;
 }
 
-/** Defines a statement like `shapedQuery`, with a list of rows. With `stable`, their arguments are written as `(select ?)` too. */
+/**
+ * Defines a statement like `shapedQuery`, also with a list of rows, whose number the shape decides. With `stable`, the
+ * arguments of the rows are written as `(select ?)` too.
+ */
 export function shapedRowsQuery<
   Shape,
   Types extends ParameterTypes,
@@ -237,7 +246,10 @@ export interface RowsDefinition<Types extends ParameterTypes, RowTypes extends P
   readonly variants: readonly Variant[];
 }
 
-/** Defines a statement for a list of rows. `build` runs once per number of rows. A list of more than eight becomes several statements. */
+/**
+ * Defines a statement for a list of rows: returns a function that binds arguments and rows to it. That returns a statement for
+ * each eight rows, in order, and none without rows. `build` runs at the first use of each number of rows.
+ */
 export function rowsQuery<
   Types extends ParameterTypes,
   RowTypes extends ParameterTypes,
@@ -300,7 +312,7 @@ class CompiledShapes<Shape> {
     this.#compile = compile;
   }
 
-  /** Returns the texts of a shape, compiled at its first use; drops the oldest shape above `MAX_SHAPES`. */
+  /** Returns the texts of a shape and keeps them. Beyond `MAX_SHAPES` it drops the shape that was added first. */
   getTexts(shape: Shape): CompiledTexts {
     const key = JSON.stringify(shape);
     let texts = this.#texts.get(key);
@@ -341,6 +353,7 @@ class BoundStatement implements Statement<never> {
     return { sql, args };
   }
 
+  /** Returns the argument of a parameter, from its row if it has one. Another value is returned unchanged. */
   #valueOf(parameter: unknown): SqlValue {
     if (!(parameter instanceof Parameter)) return parameter as SqlValue;
     const values = parameter.row === null ? this.#args : (this.#rows[parameter.row] as Values);

@@ -51,7 +51,10 @@ interface FoundRows<Row> {
   readonly total: number;
 }
 
-/** Returns one page of rows in order, and the total number. Rows that index entries cannot decide are compared here. */
+/**
+ * Returns one page of rows in order, and the total number, which others may change between two reads. A `limit` of 0 only
+ * counts. If index entries cannot decide which rows match, it reads and compares all candidates here.
+ */
 export async function searchRows<Row extends { readonly metadata: string }>(
   driver: Database,
   select: SelectRows<Row>,
@@ -73,6 +76,10 @@ export async function searchRows<Row extends { readonly metadata: string }>(
   return { rows, total: farTotal ?? (isLastPage ? offset + rows.length : await countMatches(driver, plan)) };
 }
 
+/**
+ * Reads the page of the rows that match the index entries and conditions of a plan, in the requested order. Compares nothing
+ * here.
+ */
 const readPage = <Row>(
   driver: Database,
   select: SelectRows<Row>,
@@ -83,7 +90,10 @@ const readPage = <Row>(
     select({ ...shape, sort_by, sort_order, listed: false }, { ...args, listed: "", limit, offset }, entries),
   );
 
-/** Reads a page among `total` rows in the opposite order: the database steps over each row before a page. */
+/**
+ * Reads a page near the end of `total` rows in the opposite order, because the database steps over each row before a page.
+ * Returns it in the requested order; empty beyond the end.
+ */
 async function readFromEnd<Row>(
   driver: Database,
   select: SelectRows<Row>,
@@ -98,8 +108,8 @@ async function readFromEnd<Row>(
 }
 
 /**
- * Compares the metadata of all candidates with the filter, and returns a page of those that match. Rows that change meanwhile are
- * left out.
+ * Reads all candidates, compares their metadata with the search and its filter here, and returns a page of those that match
+ * with their total number. Rows that change meanwhile are missing from the page.
  */
 async function compareRows<Row extends { readonly metadata: string }>(
   driver: Database,
@@ -139,8 +149,9 @@ interface Plan {
 }
 
 /**
- * Reads how frequent the index entries of a search are, and returns how to search: by the rarest one, with or without a
- * comparison here.
+ * Counts how many rows have each index entry of a search, up to `MAX_COUNTED_ROWS`, and returns how to search: which entries to
+ * follow, the rarest first, whether they decide the result (`isDecided`), whether an entry without rows makes it empty, and the
+ * total if the counts tell it. At most `MAX_ENTRIES` entries are followed.
  */
 async function createPlan(driver: Database, search: MetadataSearch): Promise<Plan> {
   const { metadata = {}, filter = [] } = search;
@@ -181,6 +192,7 @@ const toEntryArguments = ([path_hash, value_hash, exact]: IndexEntry): EntryArgu
   exact,
 });
 
+/** Returns the plan of a search with these index entries, without a known total. Conditions that are undefined are left out. */
 function toPlan(
   search: MetadataSearch,
   entries: readonly IndexEntry[],
@@ -208,7 +220,10 @@ function toPlan(
   };
 }
 
-/** Returns the number of matching rows, from a counter where the database keeps one. */
+/**
+ * Returns the number of matching rows: the known total of the plan, else on SQLite the counter of all rows if the plan has no
+ * condition, else a count.
+ */
 async function countMatches(driver: Database, { search, shape, args, entries, total }: Plan): Promise<number> {
   if (total !== null) return total;
   const { kind, deployment } = search;
@@ -223,7 +238,7 @@ async function countMatches(driver: Database, { search, shape, args, entries, to
 const toRequiredMetadata = (condition: Filter[number]): JsonObject =>
   Object.fromEntries([[condition.key, "equals" in condition ? condition.equals : [...condition.contains]]]);
 
-/** Returns true if the metadata of the row fits the search and its filter. */
+/** Returns true if the metadata of the row contains that of the search and passes its filter. */
 const matches = ({ metadata = {}, filter }: MetadataSearch, row: { readonly metadata: string }): boolean => {
   const stored = JSON.parse(row.metadata) as JsonObject;
   return contains(stored, metadata) && matchesFilter(filter, stored);

@@ -18,7 +18,10 @@ export const MARKED_RUN_COUNT = -1;
 
 const updateStatements = { values: insertStateValues, checkpoints: insertStateCheckpoints, writes: upsertStateWrites };
 
-/** Returns the statements that store the state that an earlier one made the head of a marked thread, and that remove the mark. */
+/**
+ * Returns the statements that store a state and its index entries, and remove the mark of its thread. An earlier statement of
+ * the batch must have marked the thread and made the state its head.
+ */
 export function createStateStatements(
   deployment: string,
   thread_id: string,

@@ -26,7 +26,10 @@ import { toThread } from "./threads.ts";
 const readState = (driver: Database, { deployment, filter }: Scope, thread_id: string) =>
   readOne(driver, selectState({ deployment, thread_id }, filter), (row) => row);
 
-/** Stores a state as the head of a thread. Returns `busy`, `stale` (the head has changed) or `not_found` if it cannot. */
+/**
+ * Returns the operation that stores a state as the head of a thread. If it stores nothing, that returns the reason: `not_found`
+ * (or not visible), `busy`, or `stale` if the head is not `expected_head`.
+ */
 const writeState =
   (driver: Database): StateStorage["writeState"] =>
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
@@ -51,7 +54,10 @@ const writeState =
     }
   };
 
-/** Merges metadata into that of a checkpoint. Returns false if it does not exist. */
+/**
+ * Returns the operation that merges members into the metadata of a checkpoint, where they replace those of the same name. It
+ * tries again after a concurrent change, and returns false if the checkpoint does not exist or is not visible.
+ */
 const annotateCheckpoint =
   (driver: Database): StateStorage["annotateCheckpoint"] =>
   async ({ deployment, filter }, thread_id, { ns, checkpoint_id }, added) => {
@@ -72,8 +78,8 @@ const annotateCheckpoint =
 const formatThreadMember = (thread_id: string): string => `"thread_id":${JSON.stringify(thread_id)}`;
 
 /**
- * Copies a thread with its states, but not those of active runs. Returns `stale` if it has changed, `exists` if the id is taken,
- * or `not_found`.
+ * Returns the operation that copies a thread with its states, but not those of active runs. If it copies nothing, it returns
+ * `not_found`, `stale` if the revision is not `expected_revision`, or `exists` if the id of the copy is taken.
  */
 const copyThread =
   (driver: Database): StateStorage["copyThread"] =>

@@ -40,8 +40,8 @@ import {
 } from "./statements/threads.ts";
 
 /**
- * Returns the statements that delete the threads of an assistant which the batch has deleted, as far as the filter permits. They
- * are found by `metadata.assistant_id`.
+ * Returns the statements that delete the threads whose `metadata.assistant_id` is this assistant and that the filter permits.
+ * They have no effect unless the same batch has deleted the assistant.
  */
 export function deleteAssistantThreads(
   deployment: string,
@@ -170,6 +170,9 @@ export function createThreadStorage(driver: Database): ThreadStorage {
   };
 }
 
+/**
+ * Returns the search for threads. Values are searched only by index entries, so it may find threads whose values do not match.
+ */
 function toSearch(
   { deployment, filter }: Scope,
   { metadata, values, ids, status, waiting }: ThreadQuery,
@@ -185,7 +188,10 @@ function toSearch(
   return { kind: "thread", deployment, metadata, filter, where, values: values ? createNarrowingEntries(values) : [] };
 }
 
-/** Converts a row. A thread with a running or due run is `busy`. */
+/**
+ * Converts a row. The status is `busy` with a running or due run, else the stored one. `expires_at` of the time to live counts
+ * from the last change of the thread or its state.
+ */
 export function toThread(stored: ThreadWithRuns): ThreadRow {
   return {
     thread_id: stored.thread_id,

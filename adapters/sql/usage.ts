@@ -30,8 +30,8 @@ const MIN_TIME_MS = -8_640_000_000_000_000;
 export const usage: SqlFeatureFor<"usage", typeof usageTables> = {
   tables: usageTables,
   /**
-   * Returns the statements for the trace of a first attempt; they have no effect if the run has one already. A trace of a sealed
-   * hour is added to its sum.
+   * Returns the statements for the trace of a first attempt; none without a trace. They have no effect if the run has one
+   * already. A counted trace of a sealed hour is also added to its sum.
    */
   onRunClaimed(deployment, { token, trace }, created) {
     if (!trace) return [];
@@ -47,7 +47,10 @@ export const usage: SqlFeatureFor<"usage", typeof usageTables> = {
 
 const floorTo = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;
 
-/** Returns the full hours between two times; an empty range if the buckets would split an hour. */
+/**
+ * Returns the full hours between two times. Returns an empty range at `start` if there are none or the buckets would split an
+ * hour.
+ */
 function fullHours({ start, end, origin, stride_ms }: UsageQuery): { hours_from: number; hours_to: number } {
   const hours_from = floorTo(start + HOUR_MS - 1, HOUR_MS);
   const hours_to = floorTo(end, HOUR_MS);
@@ -85,6 +88,7 @@ function createUsageStorage(driver: Database): UsageStorage {
         ...{ start, end, stride_ms },
         origin: origin - before * stride_ms,
       };
+      /** Converts a row to numbers. Buckets count from `origin`, so that those before it are negative. */
       const toCount = ({
         bucket,
         dimension,
@@ -120,6 +124,7 @@ function createUsageStorage(driver: Database): UsageStorage {
   };
 }
 
+/** Converts tokens and cost to numbers, because databases may return sums as text. */
 const toUsage = ({ tokens_in, tokens_out, cost_usd }: TraceUsage): TraceUsage => ({
   tokens_in: Number(tokens_in),
   tokens_out: Number(tokens_out),

@@ -23,6 +23,7 @@ type UserStorage = Pick<
 export function createUserStorage(driver: Database): UserStorage {
   return {
     /**
+     * Stores a user and returns its row. Returns `name_taken`, and stores nothing, if the row conflicts with an existing user.
      * @statements insertUser
      * @guards insert, `on conflict do nothing`.
      */
@@ -32,7 +33,8 @@ export function createUserStorage(driver: Database): UserStorage {
     },
 
     /**
-     * Marks a user as deleted, revokes its tokens and deletes its memberships. Returns null if there is none.
+     * Marks a user as deleted, revokes its API keys and deletes its memberships. Returns the user; null if it does not exist or
+     * is deleted already.
      * @statements deleteUser · revokeKeysOfUser · deleteMembershipsOfUser
      * @guards soft delete · revoke tokens · delete memberships.
      */
@@ -45,15 +47,18 @@ export function createUserStorage(driver: Database): UserStorage {
       return deleted[0] ?? null;
     },
 
-    /** @statements selectUser */
+    /**
+     * Returns the user with this id, else the one with this email; null if there is none or it is deleted.
+     * @statements selectUser
+     */
     async getUser(user) {
       const [row] = await driver.read(selectUser({ user }));
       return row ?? null;
     },
 
     /**
-     * Returns the id of the user with this identity, and creates it if it is unknown. Updates its email unless another user has
-     * it.
+     * Returns the id of the user with this identity, and creates it if it is unknown. If `email` is given and differs, it
+     * becomes the email of the user unless another user has it.
      * @statements selectUserByIdentity · insertUserWithIdentity · updateEmailByIdentity
      * @guards read · insert where unknown · set the email if it is free · select.
      */
@@ -74,7 +79,10 @@ export function createUserStorage(driver: Database): UserStorage {
     /** @statements selectUsers */
     listUsers: (organization_id) => driver.read(selectUsers({ organization_id })),
 
-    /** @statements selectNames */
+    /**
+     * Returns the names of these workspaces, projects and users, in a map by id for each kind. Unknown ids are absent.
+     * @statements selectNames
+     */
     async readNames(ids) {
       const rows = await driver.read(
         selectNames({

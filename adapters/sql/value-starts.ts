@@ -7,8 +7,8 @@ import { selectStart, selectVersionsOfCheckpoint, selectVersionsOfRun } from "./
 export function createValueStartStorage(driver: Database): Pick<CheckpointStorage, "readValueStart"> {
   return {
     /**
-     * Returns the channels of the newest checkpoint of a run, else of `checkpoint_id`, and the start of one; null without a
-     * checkpoint, a null start without a value.
+     * Returns the channel names of the newest root checkpoint of a run, or else of `checkpoint_id`, and the first characters of
+     * one channel: null for it without a stored value. Returns null if there is no such checkpoint or it is not visible.
      * @statements selectVersionsOfRun · selectVersionsOfCheckpoint · selectStart
      * @guards The first 8,192 characters of a channel, for titles.
      */

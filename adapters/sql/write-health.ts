@@ -26,7 +26,11 @@ export class WriteHealth {
     return this.#bytes;
   }
 
-  /** Records a failed call. Ignores errors that do not concern the database's files. */
+  /**
+   * Records a failed call: `failure` becomes a sentence, and `bytes` grows to the size of the statements, within limits, so
+   * that a probe writes as much. Ignores errors that do not concern the database's files. Damage stays recorded when later
+   * calls succeed.
+   */
   recordFailure(error: unknown, statements: readonly SqlStatement[]): void {
     if (!isDiskFullError(error) && !isUnwritableError(error)) return;
     this.#damaged ||= isDamageError(error);
@@ -36,7 +40,7 @@ export class WriteHealth {
     this.#bytes = Math.max(this.#bytes, Math.min(MAX_PROBE_BYTES, Math.max(MIN_PROBE_BYTES, bytes)));
   }
 
-  /** Forgets the failure; `probe` then writes a small row again. */
+  /** Clears the failure, so that `probe` writes a small row again. `isDamaged` stays. */
   clearFailure(): void {
     this.#failure = null;
     this.#bytes = 0;

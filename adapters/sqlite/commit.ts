@@ -26,6 +26,10 @@ export function commitGroup(
   const run = (batch: readonly SqlStatement[]): BatchResult => ({
     rows: batch.map((statement) => connection.run(statement)),
   });
+  /**
+   * Runs a batch and returns its rows, or its error, after which none of its changes stay. Throws if the error has
+   * ended the whole transaction.
+   */
   const runInSavepoint = (batch: readonly SqlStatement[]): BatchResult => {
     exec("savepoint batch");
     try {

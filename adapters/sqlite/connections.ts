@@ -20,12 +20,17 @@ export function openNode(
   const database = new Database(path);
   const statements = createCache<StatementSync>((sql) => database.prepare(sql));
   let isTextTruncated: boolean | undefined;
+  /** Returns true if this runtime reads text only up to U+0000. Tries it in a database in memory. */
   const truncatesText = (): boolean => {
     const memory = new Database(":memory:");
     const row = memory.prepare("select char(97, 0, 98) as text").get();
     memory.close();
     return row?.text !== "a\0b";
   };
+  /**
+   * Returns the value as it is bound: an integer as a bigint, every other one as it is. Throws for text with U+0000
+   * where it cannot be read back.
+   */
   const bind = (value: SqlValue): SqlValue | bigint => {
     // As a number it would be bound as REAL: 1.0 where a column has no type, and in expressions.
     if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
@@ -44,6 +49,7 @@ export function openNode(
         .get(sql)
         .all(...args.map(bind))
         .map((row) => ({ ...row }) as SqlRow),
+    /** Returns true if a transaction is open, by trying to begin one, which it then rolls back. */
     inTransaction() {
       // `isTransaction` is missing in older releases of Node 22.
       try {

@@ -111,8 +111,9 @@ export class FileWatch {
   }
 
   /**
-   * Looks at all files, also between commits. Throws DatabaseUnavailable when they are not those that SQLite has written, and
-   * remembers it. May move the log into the file.
+   * Checks all files, also between commits. Throws DatabaseUnavailable, now and in later calls, if they are not those
+   * that SQLite has written, or were cut. May move the log into the file. Other errors of SQLite are thrown and not
+   * kept.
    */
   check(): void {
     this.requireIntactLog();
@@ -218,7 +219,7 @@ export class FileWatch {
     return hasGrown || this.#writtenText === "";
   }
 
-  /** Takes over a new log, whose header `readHeader` has just read. */
+  /** Takes over a new log of this length, whose header `#readHeader` has just read. Writes nothing. */
   #setLog(salts: bigint, bytes: number): void {
     this.#salts = salts;
     this.#snapshotStart = `${JSON.stringify({ inode: this.#inode, salts: formatSalts(salts) }).slice(0, -1)},`;
@@ -226,20 +227,23 @@ export class FileWatch {
     this.#frameBytes = FRAME_HEADER_BYTES + this.#fields.getUint32(8);
   }
 
-  /** The salts in the header; null where there is none. */
+  /** Returns the salts in the header of the log; null if it has no valid header. */
   #readHeader(): bigint | null {
     const read = readSync(this.#logDescriptor as number, this.#header, 0, HEADER_BYTES, 0);
     if (read < HEADER_BYTES || (this.#fields.getUint32(0) & ~1) >>> 0 !== LOG_MAGIC_NUMBER) return null;
     return this.#fields.getBigUint64(16);
   }
 
-  /** The salts of the frame at this place. */
+  /** Returns the salts of the frame at this position of the log; null if the log ends before. */
   #readFrameSalts(position: number): bigint | null {
     const read = readSync(this.#logDescriptor as number, this.#header, 0, FRAME_HEADER_BYTES, position);
     return read < FRAME_HEADER_BYTES ? null : this.#fields.getBigUint64(8);
   }
 
-  /** Returns true when every frame is of this log. One that was cut, and written on, has a hole. */
+  /**
+   * Returns true if every frame of the first `bytes` bytes has the salts of this log. A log that was cut, and written
+   * on, has a hole.
+   */
   #hasOnlyOwnFrames(bytes: number): boolean {
     for (let position = HEADER_BYTES; position < bytes; position += this.#frameBytes) {
       if (this.#readFrameSalts(position) !== this.#salts) return false;
@@ -248,8 +252,8 @@ export class FileWatch {
   }
 
   /**
-   * Writes the mark. Errors are ignored: a commit that is in the log counts, whether or not its mark can be written. The next
-   * commit tries again.
+   * Writes the mark of the log to its file, which it opens once. Errors are ignored, because a commit in the log counts
+   * without a mark; the next commit tries again.
    */
   #writeSnapshot(flags: Pick<WalSnapshot, "damaged">): void {
     // By hand: it is written at most commits.
@@ -287,7 +291,10 @@ export class FileWatch {
     return error;
   }
 
-  /** SQLite moves what is left of the log into the file when it closes it: the next start must know that it was cut. */
+  /**
+   * Writes into the mark that the log was cut, keeps the error for later calls, and returns it. The next start must
+   * know: SQLite moves what is left of the log into the file when it closes it.
+   */
   #recordDamage(cause?: unknown): DatabaseUnavailable {
     this.#isDamaged = true;
     this.#writeSnapshot({ damaged: true });
@@ -299,8 +306,9 @@ const STAT_OPTIONS = { bigint: true, throwIfNoEntry: false } as const;
 const encoder = new TextEncoder();
 
 /**
- * Returns the error of a write that found no room: SQLite calls a quota, or a limit of file sizes, an I/O error. Tries by writing
- * a file beside the database, which it removes. Returns the same error otherwise.
+ * Returns an error that says that the disk is full, if a failed write of `bytes` bytes found no room: SQLite calls a
+ * quota, or a limit of file sizes, an I/O error. Tests it with a file beside the database, which it removes. Returns
+ * every other error as it is.
  */
 export function explainDiskFull(file: string, error: unknown, bytes: number): unknown {
   if (!isUnwritableError(error)) return error;
@@ -362,6 +370,10 @@ export function requireCompleteLog(path: string): void {
   }
 }
 
+/**
+ * Returns the error of a log that lacks what its mark promises: it is missing or too short, and what only it held is
+ * lost.
+ */
 function truncatedLogError(path: string, file: string, bytes: number, snapshot: WalSnapshot): Error {
   const fileError = existsSync(`${file}-wal`) ? `has ${bytes} of ${snapshot.bytes} bytes` : "is missing";
   return new Error(
@@ -411,7 +423,7 @@ const toFileId = (stat: { readonly dev: bigint; readonly ino: bigint } | undefin
 
 const readFileId = (file: string): string | undefined => toFileId(statSync(file, STAT_OPTIONS));
 
-/** The bytes of the salts, as marks have them. */
+/** Returns the bytes of the salts, separated by dots, as marks have them. */
 function formatSalts(salts: bigint): string {
   const bytes = new Uint8Array(8);
   new DataView(bytes.buffer).setBigUint64(0, salts);

@@ -12,7 +12,7 @@ export interface SqliteConnection {
   close(): void;
 }
 
-/** True when another connection holds the write lock. */
+/** Returns true for SQLite's error that another connection holds the write lock. */
 export function isLocked(error: unknown): boolean {
   // The text is the one thing that all SQLite packages agree on; codes differ and are missing in places.
   return error instanceof Error && error.message.includes("database is locked");
@@ -21,7 +21,10 @@ export function isLocked(error: unknown): boolean {
 /** The time that a batch waits for the write lock of another connection before it fails. */
 export const LOCK_WAIT_MS: number = 5_000;
 
-/** Creates the folder of a file. Throws for a file that may not be written, which SQLite opens without saying so. */
+/**
+ * Creates the folder of a file, with those above it. Throws if the file exists and may not be read and written, because
+ * SQLite would open it without an error.
+ */
 export function prepareFile(path: string): void {
   mkdirSync(dirname(path), { recursive: true });
   if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
@@ -105,7 +108,10 @@ export const READ_FILE_SIZE =
 /** Moves the log of a process that was killed into the file. */
 export const MOVE_LOG = "pragma wal_checkpoint(passive)";
 
-/** True when a file ends too early, as the answer to FILE shows: SQLite takes what is missing of its last page for zeros. */
+/**
+ * Returns true if the file is shorter than SQLite knows, or ends within a page, whose missing rest SQLite takes for
+ * zeros. `file` is the row of `READ_FILE_SIZE`.
+ */
 export function isTruncated(file: SqlRow | undefined): boolean {
   const size = getFileSize(String(file?.file));
   return size < Number(file?.bytes) || size % Number(file?.page_size) > 0;
@@ -116,7 +122,10 @@ export function isLogEmpty(checkpoint: SqlRow | undefined): boolean {
   return checkpoint?.busy === 0 && checkpoint.log === checkpoint.checkpointed;
 }
 
-/** Refuses a file that ends too early, though what it held when FILE was asked is no longer in the log. */
+/**
+ * Throws if the file ends before the size that SQLite knows. `file` is the row of `READ_FILE_SIZE`, read before the log
+ * was moved; the size of the file is read now.
+ */
 export function requireCompleteFile(file: SqlRow | undefined): void {
   if (isTruncated(file))
     throw corruptFileError(`it has ${getFileSize(String(file?.file))} bytes instead of ${file?.bytes}`);
@@ -127,7 +136,7 @@ function corruptFileError(problem: string): Error {
   return new Error(`database disk image is malformed: ${problem}`);
 }
 
-/** The error of a database that cannot be used. */
+/** Creates the error of a database that cannot be used, with the problem and what to do about it. */
 export function unusableDatabaseError(path: string, cause: unknown): Error {
   const problem = cause instanceof Error ? cause.message : String(cause);
   return new Error(`Cannot use the database ${path}: ${problem}. ${findRemedy(problem)}`, { cause });
@@ -154,9 +163,9 @@ export function toLockPath(file: string): string {
 }
 
 /**
- * Takes the right to execute what `database` asks for: held until the result is closed or the process ends, however that happens.
- * Undefined while somebody else holds it; does not wait. Throws if the file of the lock cannot be used. The system keeps the
- * lock: nothing is left of a process that was killed, and one that stands still keeps what it has.
+ * Takes the worker lock of a database, and returns the connection that holds it until it is closed or the process ends,
+ * however that happens. Returns undefined if another process holds it; does not wait. Throws if the file of the lock
+ * cannot be used. A process that stands still keeps it.
  */
 export function acquireWorkerLock(
   database: SqliteConnection,

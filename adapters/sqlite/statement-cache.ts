@@ -15,6 +15,10 @@ export function createStatementCache<Statement>(
 ): StatementCache<Statement> {
   const statements = new Map<string, Statement>();
   return {
+    /**
+     * Returns the cached statement of this SQL, or prepares and caches one. Releases the one not used for longest if
+     * there are too many.
+     */
     get(sql) {
       const cached = statements.get(sql);
       if (cached !== undefined) {
@@ -34,6 +38,7 @@ export function createStatementCache<Statement>(
       }
       return statement;
     },
+    /** Releases all statements and removes them. */
     clear() {
       for (const statement of statements.values()) release(statement);
       statements.clear();

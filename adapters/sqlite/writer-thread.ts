@@ -53,6 +53,10 @@ function serveThreadRequests(
   };
   const connection = open();
   for (const sql of settings) connection.run({ sql, args: [] });
+  /**
+   * Runs a request: null closes the connection, SQL is run without its rows, and batches are committed. Returns the
+   * results of batches, with errors in a form that can be sent; else null.
+   */
   const execute = (call: ThreadRequest): GroupResult | null => {
     if (call === null) connection.close();
     else if ("sql" in call) connection.run({ sql: call.sql, args: [] });
@@ -75,7 +79,10 @@ function serveThreadRequests(
   port.postMessage({ value: null });
 }
 
-/** Returns the program of the thread, as text: a file of its own would be lost in bundles and compiled programs. */
+/**
+ * Returns the program of the thread as text, made of the texts of functions: a file of its own would be lost in bundles
+ * and compiled programs.
+ */
 function createThreadProgram(open: OpenConnection<never>): string {
   // Bundlers that keep the names of functions call a function of their own for it.
   return `const __name = (named) => named;
@@ -119,6 +126,10 @@ export async function startThread<Package>(
     const unknownResultError = new DatabaseUnavailable(endError.message, { cause, lost: true, unknown: true });
     for (const { reject } of waiting.splice(0)) reject(unknownResultError);
   };
+  /**
+   * Resolves with the next response of the thread that no earlier call waits for, or rejects with its error. Keeps the
+   * process alive until then.
+   */
   const waitForResponse = (): Promise<GroupResult | null> => {
     worker.ref();
     return new Promise((resolve, reject) => void waiting.push({ resolve, reject }));

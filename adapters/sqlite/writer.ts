@@ -109,12 +109,20 @@ export function sqliteDriver(
         watch.check();
       },
     }),
+    /**
+     * Resolves with true if this driver holds the worker lock, now or already before, and always in memory. Resolves
+     * with false if another process holds it; does not wait.
+     */
     async acquireWorkerLock() {
       requireOpen();
       if (inMemory) return true;
       lock ??= acquireWorkerLock(readConnection, connect);
       return lock !== undefined;
     },
+    /**
+     * Waits for all batches, then closes the connections and releases the worker lock; later calls of the driver throw.
+     * Returns the same promise each time.
+     */
     close() {
       closing ??= writer.drain().then(async () => {
         if (readConnection !== writeConnection) readConnection.close();
@@ -168,14 +176,14 @@ export function getLockDelay(tries: number): number {
   return [1, 2, 5, 10][tries] ?? 20;
 }
 
-/** The error of a batch that waited for the write lock long enough. */
+/** Creates the error of a batch that has waited for the write lock up to the limit. */
 export function lockTimeoutError(database: string, cause: unknown): Error {
   return new Error(`Another connection has held the write lock of ${database} for ${LOCK_WAIT_MS / 1000} s.`, {
     cause,
   });
 }
 
-/** Calls `fn` once after `ms`; the result cancels it. */
+/** Calls `fn` once after `ms`. Returns a function that cancels that. */
 export function systemTimer(ms: number, fn: () => void): () => void {
   const id = setTimeout(fn, ms);
   return () => clearTimeout(id);
@@ -242,7 +250,10 @@ class SqliteBatchWriter {
     });
   }
 
-  /** Resolves when every batch has been answered, and a thread that is starting has started. Cancels the next checkpoint. */
+  /**
+   * Resolves when every queued batch has settled, and a thread that is starting has started or failed. Cancels the next
+   * checkpoint.
+   */
   async drain(): Promise<void> {
     if (this.#scheduled) await this.batch([]).catch(() => {});
     this.#cancelCheckpoint?.();
@@ -250,7 +261,7 @@ class SqliteBatchWriter {
     await this.#starting;
   }
 
-  /** After `drain`. */
+  /** Closes the connection, or the thread with its connection. Call it after `drain`. */
   async close(): Promise<void> {
     if (this.#thread) await this.#thread.close();
     else this.#connection.close();
@@ -326,8 +337,8 @@ class SqliteBatchWriter {
   }
 
   /**
-   * Tells each caller what became of its batch, later if one is large. Throws, and tells nobody, if the commit went to files that
-   * are gone.
+   * Settles each batch of a group with its rows or error, later if one is large, and returns true. Throws, and settles
+   * none, if the commit went to files that are gone or cut.
    */
   #settle(group: readonly QueuedBatch[], { results }: GroupResult): true {
     this.#watch?.confirmCommit();
@@ -345,8 +356,9 @@ class SqliteBatchWriter {
   }
 
   /**
-   * Counts slow commits down and fast ones up. Starts the thread when commits were too slow too often. Until it is there, commits
-   * stay on the event loop; if it cannot be started, that is logged once and they stay there.
+   * Counts slow commits and fast ones against each other, and starts the thread, once, when too many were slow. The
+   * thread then replaces the connection. Until it is there, commits stay on the event loop; if it cannot be started, a
+   * warning is printed and they stay there.
    */
   #recordSlowCommits(commits: number): void {
     if (!this.#startThread) return;
@@ -384,7 +396,10 @@ class SqliteBatchWriter {
     return this.#queue.splice(0, count);
   }
 
-  /** Tries again later: waiting inside SQLite would freeze the event loop. Batches that have waited too long are rejected. */
+  /**
+   * Schedules the next try after a growing delay: waiting inside SQLite would freeze the event loop. Rejects batches
+   * that have waited too long; if no others are left, schedules nothing.
+   */
   #waitForLock(error: unknown): void {
     const waiting = this.#queue;
     this.#queue = waiting.filter((batch) => batch.waited_ms < LOCK_WAIT_MS);

@@ -4,8 +4,8 @@ import type { IdentityStore } from "../../lib/storage/types.ts";
 import type { CommandOptions } from "./command-options.ts";
 
 /**
- * Returns the authentication mode. Throws a ConfigError if a server without authentication would listen on an address that other
- * machines reach.
+ * Returns the mode of `auth`, else `custom` with an authentication of the host, else `api_key` if there is any key,
+ * else `none`. Throws a ConfigError for mode `none` on an address that other machines reach, or beside listed keys.
  */
 export async function requireSafeAccess(
   auth: ServiceOptions["auth"],
@@ -34,7 +34,10 @@ export interface AccessInput {
   readonly options: CommandOptions;
 }
 
-/** Creates the accounts of a comma-separated list of keys. Returns null for a list without keys. */
+/**
+ * Creates an identity store in memory from a comma-separated list of keys. Returns null for a list without keys. Throws
+ * a ConfigError that names `GREENROOM_API_KEYS` for an invalid key.
+ */
 export function createListedKeyStore(list = ""): IdentityStore | null {
   const keys = list.split(",").map((key) => key.trim());
   try {

@@ -15,7 +15,10 @@ interface ArgumentToken {
   readonly inlineValue: boolean;
 }
 
-/** Splits a command line into options and positionals. Options named in `valueOptions` take a value. */
+/**
+ * Splits a command line into options and positionals, in order. Options named in `valueOptions` take a value; unknown
+ * options and missing values are not refused here, so it does not throw. `--` is left out.
+ */
 export function parseTokens(args: readonly string[], valueOptions: readonly string[]): readonly ArgumentToken[] {
   const { tokens } = parseArgs({
     args: [...args],
@@ -59,7 +62,10 @@ const LIST_OPTIONS = new Set(["permission", "workspaces"]);
 /** Options that say where the database is. `readPlace` reads them. */
 const DATABASE_OPTIONS = ["config", "database"];
 
-/** Returns what is wrong with an option, or undefined. `isRepeated`: the option was there before. */
+/**
+ * Returns what is wrong with an option: an unknown name, a missing or superfluous value, or a repetition of one that
+ * takes no list. Undefined if it is right.
+ */
 function findOptionProblem(
   { name, rawName, value, inlineValue }: ArgumentToken & { readonly name: string },
   valueOptions: readonly string[],
@@ -82,7 +88,10 @@ function splitValue(name: string, value: string | undefined): readonly string[] 
   return LIST_OPTIONS.has(name) ? value.split(",") : [value];
 }
 
-/** Throws a ConfigError with every problem. */
+/**
+ * Returns the positionals and options of an account command. Throws a ConfigError with every problem, those of
+ * `validate` included, unless help is requested.
+ */
 export function readArguments(
   args: readonly string[],
   { positionals: positionalNames = [], options = {}, validate }: CommandArguments,

@@ -43,7 +43,10 @@ The command also accepts --json, --config FILE, --database FILE and --help.`;
 /** The time that another process may lock the source while it creates or recovers it. */
 const BUSY_TIMEOUT_MS = 5_000;
 
-/** Runs the command; `args` are those after its name. Gives the exit code: 1 when anything was wrong, and then FILE is not there. */
+/**
+ * Copies the database to the file that `args` name, and prints its size and schema version, or its usage with `--help`.
+ * Resolves with the exit code: 1 if anything was wrong, with a message; no new file is left then.
+ */
 export async function runBackup(args: readonly string[], io: BackupIo = {}): Promise<number> {
   const { out = console.log, err = console.error, env = process.env } = io;
   try {
@@ -53,7 +56,7 @@ export async function runBackup(args: readonly string[], io: BackupIo = {}): Pro
       return 0;
     }
     const file = input.positional("FILE");
-    const backup = await copyDatabase(toSqliteFile(readDatabaseOptions(args, env).database), file);
+    const backup = await copyDatabase(toSqliteFile((await readDatabaseOptions(args, env)).database), file);
     const { bytes, schema_version } = backup;
     out(json ? JSON.stringify(backup, null, 2) : `${file}: ${bytes} bytes, schema version ${schema_version}, whole`);
     return 0;
@@ -64,9 +67,9 @@ export async function runBackup(args: readonly string[], io: BackupIo = {}): Pro
 }
 
 /**
- * Copies what is committed in the SQLite file that is given at one moment to `to`, which is whole and on the disk when this resolves, and
- * is not there when it rejects or the process dies. Servers continue to read and write; the file is never written to. Throws
- * ConfigError for problems that the user can fix.
+ * Copies what is committed in a SQLite file at one moment to a new file, checks the copy, and resolves once it is on
+ * disk. The target does not exist if this rejects or the process dies. Servers may read and write meanwhile. Rejects
+ * with a ConfigError, also if the target exists.
  */
 async function copyDatabase({ value: sourceFile, setting }: OptionValue, targetFile: string): Promise<Backup> {
   const databaseName = `${setting}: ${sourceFile}`;
@@ -130,7 +133,10 @@ function withDatabase<Result>(database: DatabaseSync, work: (database: DatabaseS
   }
 }
 
-/** Throws for a database that Greenroom has not made: the wrong file was named. */
+/**
+ * Returns the schema version of a database. Throws a ConfigError for a database that Greenroom has not made, because
+ * then the wrong file was named.
+ */
 function readSchemaVersion(database: DatabaseSync, databaseName: string): number {
   const hasTable = (table: string): boolean =>
     database.prepare("select 1 from sqlite_schema where type = 'table' and name = ?").get(table) !== undefined;
@@ -148,7 +154,10 @@ function syncToDisk(path: string, flags: number): void {
   }
 }
 
-/** Gives the file its name. Unlike a renaming, a link refuses a name that was taken meanwhile. */
+/**
+ * Gives the file its name. Throws a ConfigError if the name was taken meanwhile, which a link refuses. On a file system
+ * without links it renames the file.
+ */
 function linkIntoPlace(partialFile: string, targetFile: string): void {
   try {
     linkSync(partialFile, targetFile);
@@ -168,7 +177,10 @@ async function importSqlite(): Promise<typeof import("node:sqlite")> {
   });
 }
 
-/** The file that is meant by a database. */
+/**
+ * Returns the file of a database that is a path or a `file:` URL, without the query. Throws a ConfigError for a
+ * database in memory and for other URLs.
+ */
 function toSqliteFile({ value, setting }: OptionValue): OptionValue {
   if (value === ":memory:") throw new ConfigError([`${setting}: what is in memory alone cannot be copied`]);
   const [, scheme = "", path = ""] = /^([a-z][a-z0-9+.-]+):(.*)$/is.exec(value) ?? [];

@@ -1,10 +1,10 @@
 /** Options of the command line: flags and `GREENROOM_*` variables. */
-import { existsSync } from "node:fs";
+import { basename } from "node:path";
 import { ConfigError } from "../../lib/mod.ts";
 import { suggestName } from "../../lib/validation.ts";
 import { findUrlProblem, isLibsql, isPostgres } from "../database.ts";
 import { parseTokens } from "./arguments.ts";
-import { isRecord, readContent } from "./config.ts";
+import { findConfigFile, isConfigModule, isRecord, OWN_CONFIG_FILES, readContent } from "./config.ts";
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
 import { omitUndefined } from "./omit-undefined.ts";
 
@@ -48,7 +48,7 @@ export interface CommandOptions {
 
 export const usage = `greenroom: serve agents behind the assistants, threads and runs API
 
-  --config FILE    greenroom.json or langgraph.json; default: the one in this folder
+  --config FILE    greenroom.json, greenroom.config.ts or langgraph.json; default: the one in this folder
   --host HOST      default 127.0.0.1; other than loopback addresses need API keys
   --port PORT      default 2024, or the next free one; 0 for any free one
   --database URL   a SQLite file, :memory:, or libSQL: file:PATH, libsql://HOST, https://HOST and so on, with the token in
@@ -71,7 +71,7 @@ Each option is also an environment variable: GREENROOM_CONFIG, GREENROOM_HOST, G
 GREENROOM_PUBLIC_BASE_URL, GREENROOM_WORKERS, GREENROOM_GRACE_MS, GREENROOM_LOG_LEVEL, GREENROOM_LOG_FORMAT, GREENROOM_STUDIO (1).
 GREENROOM_API_KEYS is a comma-separated list of your own keys of at least 32 characters; GREENROOM_USAGE_ENABLED is 0 or 1.
 
-Development: greenroom init|dev --help
+Development: greenroom init|dev|openapi --help
 Accounts: greenroom keys|workspaces|projects|users|agents --help
 Backups: greenroom backup --help
 greenroom help [COMMAND] and greenroom version print the same as --help and --version.
@@ -93,9 +93,16 @@ const VALUE_FLAGS = [
 /** A SQLite file. */
 const DEFAULT_DATABASE: OptionValue = { value: ".greenroom/greenroom.db", setting: "--database" };
 
+/** Returns the database that the configuration names, unless a flag or variable names one. */
+export const chooseDatabase = (option: OptionValue, configured: string | undefined): OptionValue =>
+  option === DEFAULT_DATABASE && configured !== undefined ? { value: configured, setting: "database" } : option;
+
 type EnvVars = Readonly<Record<string, string | undefined>>;
 
-/** An option by its flag, or else by its variable. */
+/**
+ * Returns the value of an option with the name of its source: the flag, else its `GREENROOM_…` variable. Undefined if
+ * neither is set; an empty variable counts as not set.
+ */
 function readOption(name: string, flag: string | undefined, env: EnvVars): OptionValue | undefined {
   if (flag !== undefined) return { value: flag, setting: `--${name}` };
   const setting = `GREENROOM_${name.toUpperCase().replaceAll("-", "_")}`;
@@ -103,7 +110,11 @@ function readOption(name: string, flag: string | undefined, env: EnvVars): Optio
   return value ? { value, setting } : undefined;
 }
 
-/** Throws ConfigError with every problem, each naming its option or variable. `commands`: words that may be meant. */
+/**
+ * Returns the options of the server from flags, else `GREENROOM_…` variables, else defaults. Throws a ConfigError with
+ * every problem, each naming its option or variable, unless help or the version is requested. `commands` are the words
+ * that an unknown first word may mean.
+ */
 export function readCommand(
   args: readonly string[],
   env: EnvVars,
@@ -213,25 +224,48 @@ class Settings {
   }
 }
 
-/** Reads the database of an account command from its options or variables, and the prefix of keys from the configuration. */
-export function readDatabaseOptions(
+/**
+ * Reads the database of an account command from its option, its variable, a configuration in code or the default, in
+ * this order, and the prefix of keys from the configuration. Imports a configuration in code. Rejects with a
+ * ConfigError if the configuration is invalid; unknown options are ignored.
+ */
+export async function readDatabaseOptions(
   args: readonly string[],
   env: EnvVars,
-): { readonly database: OptionValue; readonly key_prefix?: string } {
+): Promise<{ readonly database: OptionValue; readonly key_prefix?: string }> {
   const values = new Map(parseTokens(args, ["config", "database"]).map(({ name, value }) => [name, value]));
   const toNonEmptyText = (value: unknown): string | undefined =>
     typeof value === "string" && value !== "" ? value : undefined;
   const database = readOption("database", toNonEmptyText(values.get("database")), env) ?? DEFAULT_DATABASE;
-  const file =
-    readOption("config", toNonEmptyText(values.get("config")), env)?.value ??
-    ["greenroom.json"].find((name) => existsSync(name));
+  const path = readOption("config", toNonEmptyText(values.get("config")), env)?.value;
+  const file = findConfigFile(path, OWN_CONFIG_FILES);
   if (file === undefined) return { database };
-  const { auth } = readContent(file);
+  const { auth, database: configured } = isConfigModule(file)
+    ? await readModuleOptions(file)
+    : { auth: readContent(file).auth, database: undefined };
   const key_prefix = isRecord(auth) ? toNonEmptyText(auth.key_prefix) : undefined;
-  return { database, ...(key_prefix === undefined ? {} : { key_prefix }) };
+  return {
+    database: chooseDatabase(database, configured),
+    ...(key_prefix === undefined ? {} : { key_prefix }),
+  };
 }
 
-/** A database as the log may name it. A URL may carry a password, and a token after the question mark. */
+/**
+ * Imports a configuration in code, and resolves with its `auth` and its database, without a check of `auth`. Rejects
+ * with a ConfigError for any problem of its keys.
+ */
+async function readModuleOptions(
+  file: string,
+): Promise<{ readonly auth: unknown; readonly database: string | undefined }> {
+  const { code, problems, service } = await (await import("./config-module.ts")).readConfigModule(file);
+  if (problems.length > 0) throw new ConfigError(problems.map((problem) => `${basename(file)}: ${problem}`));
+  return { auth: service.auth, database: code?.database };
+}
+
+/**
+ * Returns a database as the log may name it: a Postgres URL without user, password and query, a libSQL URL without the
+ * query, which may hold a token; every other one as it is.
+ */
 export function redactDatabaseUrl(database: string): string {
   if (isPostgres(database)) {
     const { host, pathname } = new URL(database);

@@ -241,8 +241,9 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
 };
 
 /**
- * Runs `greenroom keys create` and the like on the storage that `open` gives, and closes it. Gives the exit code: 1 when anything
- * was wrong; then nothing was written, and the message says what. `--config` and `--database` are for whoever opens it.
+ * Runs an account command such as `greenroom keys create` on the storage that `open` gives, prints its result as a
+ * table or JSON, and closes the storage. Resolves with the exit code: 1 if anything was wrong, with a message. Prints a
+ * usage for `--help` and unknown commands. Ignores `--config` and `--database`.
  */
 export async function runCommand(
   args: readonly string[],
@@ -280,7 +281,9 @@ export async function runCommand(
   }
 }
 
-/** Prints a table, or only a new key, with a warning that it is not shown again. */
+/**
+ * Prints the rows as a table. For a new key, prints only the key, and to `err` a warning that it is not shown again.
+ */
 function printAnswer(output: CommandOutput, out: (line: string) => void, err: (line: string) => void): void {
   if (output.secret) {
     out(output.secret);
@@ -288,7 +291,7 @@ function printAnswer(output: CommandOutput, out: (line: string) => void, err: (l
   } else for (const line of formatTable(output)) out(line);
 }
 
-/** Returns the actions of a noun such as `keys`. */
+/** Returns the actions of a first word such as `keys`. */
 const findActions = (group: string): Readonly<Record<string, Action>> | undefined =>
   Object.hasOwn(actions, group) ? actions[group] : undefined;
 
@@ -306,7 +309,10 @@ interface AccountsContext {
   readonly key_prefix: string | undefined;
 }
 
-/** Opens the database, calls `use` with its accounts, and closes the database. */
+/**
+ * Opens the database and brings its schema up to date, calls `use` with its accounts, and closes it, also if `use`
+ * rejects. Resolves with what `use` returns.
+ */
 async function withAccounts<T>(
   { open, now, key_prefix }: AccountsContext,
   use: (accounts: Accounts) => Promise<T>,
@@ -322,7 +328,7 @@ async function withAccounts<T>(
   }
 }
 
-/** Formats the usage of the commands of one group, or of all groups. */
+/** Formats the usage of the commands of one group; of all groups without one or for an unknown one. */
 export function formatUsage(group?: string): string {
   if (group === "backup") return backupUsage;
   const groups = group !== undefined && Object.hasOwn(actions, group) ? [group] : Object.keys(actions);
@@ -332,12 +338,16 @@ export function formatUsage(group?: string): string {
   return [...lines, "", "All commands also accept --json, --config FILE, --database URL and --help."].join("\n");
 }
 
+/** Returns the usage of a command with its positionals and options, and below it its summary. */
 function formatCommandUsage(group: string, name: string, { summary, positionals = [], options = {} }: Action): string {
   const flags = Object.entries(options).map(([option, value]) => `[--${option} ${value}]`);
   return `greenroom ${[group, name, ...positionals, ...flags].join(" ")}\n    ${summary}`;
 }
 
-/** RFC 3339; without an offset UTC, a date alone midnight. Undefined for anything else. */
+/**
+ * Returns the milliseconds of an RFC 3339 time. Without an offset it is UTC, without a time midnight. Undefined for
+ * anything else, also a day that does not exist.
+ */
 function parseTime(text: string): number | undefined {
   const parts = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)([Zz]|[+-]\d\d:\d\d)?)?$/.exec(text);
   if (!parts) return undefined;
@@ -357,7 +367,10 @@ function parseDuration(text: string): number | undefined {
   return ms > 0 ? ms : undefined;
 }
 
-/** A header and a line for each row, in columns. */
+/**
+ * Returns a header with the names of the columns in capitals and a line for each row. Columns are padded and separated
+ * by two spaces.
+ */
 function formatTable({ rows, columns }: CommandOutput): string[] {
   const lines = [
     columns.map((name) => name.toUpperCase()),
@@ -372,7 +385,10 @@ function formatTable({ rows, columns }: CommandOutput): string[] {
   );
 }
 
-/** Returns the text of a cell; a dash for none. Control characters are replaced. */
+/**
+ * Returns the text of a cell: a dash for none, an ISO time in a column that ends in `_at`, a list separated by commas.
+ * Control characters become `?`.
+ */
 function formatCell(name: string, value: unknown): string {
   if (value === null || value === undefined) return "-";
   if (name.endsWith("_at")) return new Date(value as number).toISOString();

@@ -7,14 +7,15 @@ import process from "node:process";
 /** A project with LangGraph takes 4 MB, for each version of Node and of the packages. */
 const MAX_BYTES = 32 * 1024 * 1024;
 
+/** Returns the bytes of all files in a folder and in those below it. Throws if one cannot be read. */
 function measureFolder(folder: string): number {
   const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
   return files.reduce((sum, { parentPath, name }) => sum + statSync(join(parentPath, name)).size, 0);
 }
 
 /**
- * Turns the cache on, in this folder. A folder that has grown larger than 32 MB is deleted when the process exits. Does nothing on other
- * runtimes: Bun would write three times as much.
+ * Turns the compile cache of Node on, in this folder. If the folder is larger than 32 MB when the process exits, it is
+ * deleted. Does nothing on other runtimes: Bun would write three times as much.
  */
 export function enableCompileCache(folder: string): void {
   if (process.versions.bun || process.versions.deno) return;

@@ -1,8 +1,9 @@
-/** Reads the configuration file of the stand-alone server. */
+/** Finds the configuration file of the stand-alone server, and reads those that are JSON. */
 import { existsSync, readFileSync } from "node:fs";
-import { basename, dirname, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import process from "node:process";
 import type { AgentSettings } from "../../lib/executor/contract.ts";
+import type { App } from "../../lib/http/handler.ts";
 import { ConfigError, type InputIssue, type ServiceOptions } from "../../lib/mod.ts";
 import {
   anything,
@@ -44,6 +45,8 @@ export interface FileConfig {
   /** The module exports that `traces.sinks` names. The options in `service` omit them. */
   readonly sinks: readonly ModuleExport[];
   readonly service: Pick<ServiceOptions, ServiceOption>;
+  /** What only a configuration in code has. Undefined for a JSON file. */
+  readonly code?: ConfigCode;
   readonly env: Readonly<Record<string, string>>;
   /** The file with those variables, absolute; it may be missing. */
   readonly env_file: string | undefined;
@@ -53,6 +56,14 @@ export interface FileConfig {
   readonly warnings: readonly string[];
   /** The problems of the file, each with its key. The other members have the valid parts. */
   readonly problems: readonly string[];
+}
+
+/** The part of a configuration in code that JSON cannot have. */
+export interface ConfigCode {
+  /** Agents by name. They are not validated. */
+  readonly agents: unknown;
+  readonly app: App | undefined;
+  readonly database: string | undefined;
 }
 
 /** Sections of the file that are options of the library under the same names. `createService` validates them. */
@@ -82,19 +93,23 @@ type ModuleKey = (typeof MODULE_KEYS)[number];
 /** Options that are code, and what the file has in their place. */
 const CODE_KEYS = { "auth.custom": ". Use auth.path", "webhooks.loopback": "", "webhooks.transport": "" };
 
-const configSection = (members: Section["members"]): Section => strictSection(members, [], "unknown key");
-const anyMembers = (...names: readonly string[]): Section["members"] =>
+/** Returns the schema of a section of the file. */
+export const configSection = (members: Section["members"]): Section => strictSection(members, [], "unknown key");
+/** Returns members that other code validates. */
+export const anyMembers = (...names: readonly string[]): Section["members"] =>
   Object.fromEntries(names.map((name) => [name, anything]));
 
 /** The keys that both kinds of configuration file may have. */
 const SHARED_KEYS = anyMembers("$schema", "graphs", "env", "dependencies", "node_version");
 const objectRule = valueMatching((value) => isRecord(value), "must be an object");
 
-const greenroomKeys = configSection({
-  ...SHARED_KEYS,
+/** The sections of a `greenroom.json` and of a `greenroom.config.ts`. */
+export const SERVICE_KEYS: Section["members"] = {
   ...Object.fromEntries(SERVICE_OPTIONS.map((name) => [name, objectRule])),
   public_base_url: anything,
-});
+};
+
+const greenroomKeys = configSection({ ...SHARED_KEYS, ...SERVICE_KEYS });
 
 /** The supported keys of a `langgraph.json`. The server warns about its other keys. */
 const langgraphKeys = configSection({
@@ -159,15 +174,43 @@ function isLangGraphConfig(file: string, content: JsonObject): boolean {
   return LANGGRAPH_ONLY_KEYS.some(has) || /langgra\.?ph/.test(String(content.$schema)) || name.startsWith("langgraph");
 }
 
-/** Reads `greenroom.json` or `langgraph.json`. Throws ConfigError for a file that is no JSON object. */
-export function readConfig(path: string | undefined): FileConfig {
-  const file = path ?? ["greenroom.json", "langgraph.json"].find((name) => existsSync(name));
-  if (file === undefined) {
-    throw new ConfigError([
-      "No greenroom.json or langgraph.json in this folder. Name one with --config FILE, write a new project with " +
-        'greenroom init DIR, or write a greenroom.json. The least it needs: {"graphs": {"agent": "./agent.ts:agent"}}',
-    ]);
-  }
+/** The names of Greenroom's own configuration files. A folder has one of them. */
+export const OWN_CONFIG_FILES: readonly string[] = ["greenroom.json", "greenroom.config.ts"];
+
+/** Returns true for a configuration that is code, such as `greenroom.config.ts`. */
+export const isConfigModule = (file: string): boolean => /\.[cm]?[jt]s$/.test(file);
+
+/**
+ * Returns `path`, or else the first of `names` in this folder; undefined without one. Throws a ConfigError if the folder has both of
+ * Greenroom's own files, one of which it would return.
+ */
+export function findConfigFile(path: string | undefined, names: readonly string[]): string | undefined {
+  const file = path ?? names.find((name) => existsSync(name));
+  if (file === undefined || !OWN_CONFIG_FILES.includes(basename(file))) return file;
+  if (!OWN_CONFIG_FILES.every((name) => existsSync(join(dirname(file), name)))) return file;
+  const folder = dirname(file) === "." ? "this folder" : dirname(file);
+  throw new ConfigError([`${OWN_CONFIG_FILES.join(" and ")} are both in ${folder}: remove one of them`]);
+}
+
+/**
+ * Returns `path` without a check, else the configuration file in this folder, Greenroom's own before `langgraph.json`.
+ * Throws a ConfigError if there is none, or if both of Greenroom's own are there.
+ */
+export function requireConfigFile(path: string | undefined): string {
+  const file = findConfigFile(path, [...OWN_CONFIG_FILES, "langgraph.json"]);
+  if (file !== undefined) return file;
+  throw new ConfigError([
+    "No greenroom.json, greenroom.config.ts or langgraph.json in this folder. Name one with --config FILE, write a new project with " +
+      'greenroom init DIR, or write a greenroom.json. The least it needs: {"graphs": {"agent": "./agent.ts:agent"}}',
+  ]);
+}
+
+/**
+ * Reads a `greenroom.json` or `langgraph.json`. Invalid members are left out and listed in `problems`; keys of
+ * LangGraph that have no effect are listed in `unsupported`. Reads the `env` file, too, but imports no module. Throws a
+ * ConfigError for a file that is no JSON object.
+ */
+export function readConfig(file: string): FileConfig {
   const absolute = resolve(file);
   const content = readContent(file);
 
@@ -178,7 +221,7 @@ export function readConfig(path: string | undefined): FileConfig {
   const graphs = readGraphs(content.graphs, absolute, isLangGraph, inputIssues, problems);
   const unsupported = inputIssues.filter(({ type }) => isLangGraph && type === UNKNOWN_OPTION);
   problems.push(...inputIssues.filter((issue) => !unsupported.includes(issue)).map(formatIssue));
-  const options = Object.fromEntries(Object.entries(validMembers).filter(([name]) => isOption(name)));
+  const options = pickServiceOptions(validMembers);
   const moduleOptions = isLangGraph ? withLangGraphPrefix(options) : options;
   const { modules, sinks, service } = readModules(moduleOptions, absolute, problems);
   const warnings: string[] = [];
@@ -191,14 +234,20 @@ export function readConfig(path: string | undefined): FileConfig {
     sinks,
     service,
     env,
-    env_file: typeof content.env === "string" ? resolve(dirname(absolute), content.env) : undefined,
+    env_file: findEnvFile(content.env, absolute),
     unsupported: unsupported.map(({ loc }) => loc.join(".")),
     warnings,
     problems: [...new Set(problems)],
   };
 }
 
-/** The JSON object in a file. Throws ConfigError for anything else. */
+/** Returns the sections that are options of the service. */
+export const pickServiceOptions = (members: JsonObject): JsonObject =>
+  Object.fromEntries(Object.entries(members).filter(([name]) => isOption(name)));
+
+/**
+ * Returns the JSON object in a file. Throws a ConfigError that names the file if it is missing, no JSON or no object.
+ */
 export function readContent(file: string): JsonObject {
   let content: unknown;
   try {
@@ -211,8 +260,11 @@ export function readContent(file: string): JsonObject {
   return content;
 }
 
-/** The record without the members that have findings. */
-function dropInvalidMembers(
+/**
+ * Returns the record without the members, at any depth, that do not fit the schema, and adds a finding for each to
+ * `inputIssues`. `at` is the place of the record, for the findings. Returns the same record if all fit.
+ */
+export function dropInvalidMembers(
   schema: Section,
   record: JsonObject,
   at: InputIssue["loc"],
@@ -224,8 +276,9 @@ function dropInvalidMembers(
 }
 
 /**
- * In `langgraph.json` a plain function is a factory, as everywhere this file is read. In `greenroom.json` it is the agent
- * itself unless the entry says `"factory": true`: nothing is called at start to find out.
+ * Returns the graphs of a configuration whose file exists; adds the others, and invalid settings, to the lists of
+ * problems. In `langgraph.json` a plain function is a factory of graphs; in `greenroom.json` it is the agent unless the
+ * entry says `"factory": true`. Nothing is imported.
  */
 // biome-ignore lint/complexity/useMaxParams: a value and its file, and the lists that its problems go to
 function readGraphs(
@@ -250,7 +303,11 @@ function readGraphs(
   });
 }
 
-/** The export that a text such as `./file.ts:export` names, or what is wrong with it. */
+/**
+ * Returns the absolute file and the export that a text such as `./file.ts:export` names, relative to the folder of
+ * `file`; the export is `default` if none is named. Returns a text with what is wrong for other values, Python and
+ * missing files.
+ */
 function parseModuleExport(path: unknown, file: string): ModuleExport | string {
   const parts =
     typeof path === "string" ? /^(.+?\.[a-z]+)(?::([\p{ID_Start}$_][\p{ID_Continue}$]*))?$/iu.exec(path) : null;
@@ -261,7 +318,10 @@ function parseModuleExport(path: unknown, file: string): ModuleExport | string {
   return existsSync(absolute) ? { file: absolute, export: parts[2] ?? "default" } : `no such file ${name}`;
 }
 
-/** The options, and apart from them what they take from files. */
+/**
+ * Returns the exports of files that options name, and the options without these. Adds to `problems` what names no
+ * existing file, options that only code can set, and an index of the store without embeddings.
+ */
 function readModules(
   options: JsonObject,
   file: string,
@@ -302,15 +362,24 @@ function readSinks(paths: unknown, file: string, problems: string[]): readonly M
   });
 }
 
-/** A `langgraph.json` may use the prefix that is LangGraph's default, and Greenroom's. */
+/**
+ * Returns the options with both LangGraph's and Greenroom's default prefix for the variables of webhooks. Returns the
+ * same options without webhooks or with a prefix of their own.
+ */
 function withLangGraphPrefix(options: JsonObject): JsonObject {
   const { webhooks } = options;
   if (!isRecord(webhooks) || webhooks.env_prefix !== undefined) return options;
   return { ...options, webhooks: { ...webhooks, env_prefix: ["LG_WEBHOOK_", "SERVICE_WEBHOOK_"] } };
 }
 
-/** The value at a path, and the record without it. */
-function takeAtPath(record: JsonObject, [name = "", ...path]: readonly string[]): readonly [unknown, JsonObject] {
+/**
+ * Returns the value at a path, undefined if there is none, and a copy of the record without it. Returns the same record
+ * if a part of the path is no object.
+ */
+export function takeAtPath(
+  record: JsonObject,
+  [name = "", ...path]: readonly string[],
+): readonly [unknown, JsonObject] {
   const { [name]: value, ...rest } = record;
   if (path.length === 0) return [value, rest];
   if (!isRecord(value)) return [undefined, record];
@@ -318,8 +387,16 @@ function takeAtPath(record: JsonObject, [name = "", ...path]: readonly string[])
   return [inner, { ...record, [name]: remaining }];
 }
 
-/** `env`: a file of `NAME=value` lines, which may be missing, or the variables themselves. */
-function readEnv(value: unknown, file: string, problems: string[], warnings: string[]): Record<string, string> {
+/** Returns the file that `env` names, absolute; undefined if it names none. `file`: the configuration. */
+export const findEnvFile = (value: unknown, file: string): string | undefined =>
+  typeof value === "string" ? resolve(dirname(file), value) : undefined;
+
+/**
+ * Returns the variables of `env`: those of the object as texts, or of a file of `NAME=value` lines, relative to `file`.
+ * Empty for a missing file, which is added to `warnings`, and for an invalid value or file, which is added to
+ * `problems`. Sets no variable.
+ */
+export function readEnv(value: unknown, file: string, problems: string[], warnings: string[]): Record<string, string> {
   if (value === undefined) return {};
   if (
     isRecord(value) &&

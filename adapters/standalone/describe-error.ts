@@ -2,7 +2,10 @@
 
 type ErrorClass = abstract new (...args: never[]) => Error;
 
-/** Returns the message of an error that its user can correct, which is of one of the classes, and the stack of any other. */
+/**
+ * Returns the message of an error of one of the classes, which its user can correct, else the stack. Returns a value
+ * that is no error as text.
+ */
 export function describeError(error: unknown, userErrors: readonly ErrorClass[]): string {
   if (!(error instanceof Error)) return String(error);
   const isUserError = userErrors.some((userError) => error instanceof userError);

@@ -5,7 +5,7 @@ import { dirname, relative, resolve } from "node:path";
 import process from "node:process";
 import { ConfigError } from "../../lib/mod.ts";
 import type { CommandOptions } from "./command-options.ts";
-import type { FileConfig } from "./config.ts";
+import { type FileConfig, requireConfigFile } from "./config.ts";
 import { describeError } from "./describe-error.ts";
 import { forgetFiles, loadedFiles } from "./loader.ts";
 import { loadProject } from "./project.ts";
@@ -24,9 +24,13 @@ Active runs have 300 ms to end before a reload, and are then requeued. If a file
 error and keeps the previous agents. All options of the server, see greenroom --help, work here too.
 `;
 
-/** Serves until SIGTERM or SIGINT. */
+/**
+ * Serves the project and reloads it after each change of its files until SIGTERM or SIGINT, so it does not resolve.
+ * Starts the command of `--run`, else opens a browser at a terminal. A failed reload is printed and the earlier agents
+ * stay. Rejects if the first start fails.
+ */
 export async function develop(options: CommandOptions): Promise<void> {
-  const file = resolve(options.config ?? (existsSync("greenroom.json") ? "greenroom.json" : "langgraph.json"));
+  const file = resolve(requireConfigFile(options.config));
   const watch = watchFiles(dirname(file));
   let server: Server | undefined;
   let files: readonly string[] = [file];
@@ -75,7 +79,10 @@ export async function develop(options: CommandOptions): Promise<void> {
   }
 }
 
-/** A project that never finishes loading must not block the next load. */
+/**
+ * Settles as `loading`, or rejects with a ConfigError after `seconds`, so that a project that never finishes loading
+ * does not block the next load. The load is not stopped.
+ */
 function withLoadTimeout<T>(loading: Promise<T>, seconds: number): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const then = "Bun" in globalThis ? ". Bun keeps waiting for it: fix the module and restart" : "";
@@ -99,7 +106,10 @@ const BROWSER_COMMANDS: Readonly<Partial<Record<NodeJS.Platform, readonly string
   win32: ["cmd", "/c", "start", ""],
 };
 
-/** No browser is no reason to end: the address is printed. */
+/**
+ * Opens the URL in the browser of the system, in a process of its own. Errors are ignored, because the address is
+ * printed.
+ */
 function openBrowser(url: string): void {
   const [command, ...args] = BROWSER_COMMANDS[process.platform] ?? ["xdg-open"];
   spawn(command as string, [...args, url], { stdio: "ignore", detached: true })

@@ -29,7 +29,10 @@ ${TEMPLATE_LIST}
   --force          also in a folder with files: those of the same names are replaced, but no links
 `;
 
-/** Writes the project, and prints what comes next. Throws a ConfigError if it must not be written. */
+/**
+ * Writes a project and prints what comes next, or prints the usage. Throws a ConfigError for invalid options, and
+ * without `--force` if the folder has files.
+ */
 export function init(args: readonly string[]): void {
   const { help, template, force, folders, problems } = readInitOptions(args);
   if (help) {
@@ -52,7 +55,10 @@ interface InitOptions {
   readonly problems: string[];
 }
 
-/** Parses the arguments of `init`. Does not throw: `problems` has what is wrong. */
+/**
+ * Returns the options of `init`; the template is `function` if none is named. Does not throw: `problems` has everything
+ * that is wrong.
+ */
 function readInitOptions(args: readonly string[]): InitOptions {
   const problems: string[] = [];
   const folders: string[] = [];
@@ -75,7 +81,10 @@ function readInitOptions(args: readonly string[]): InitOptions {
   return { help: options.has("help"), template, force: options.has("force"), folders, problems };
 }
 
-/** Returns a problem if the folder has files, but for `.git`. */
+/**
+ * Returns a list with one problem if the folder has files other than `.git`, which names up to three; else an empty
+ * list. Throws a ConfigError if the folder cannot be read.
+ */
 function findFilesInTheWay(folder: string): readonly string[] {
   if (!existsSync(folder)) return [];
   const files = explainFailure(folder, () => readdirSync(folder))
@@ -86,7 +95,10 @@ function findFilesInTheWay(folder: string): readonly string[] {
   return [`${folder} is not empty: it has ${names}. Name another folder, or add --force to replace files`];
 }
 
-/** Writes the files of a template. Throws a ConfigError if one would be written through a link. */
+/**
+ * Writes the files of a template, in place of those that exist, with the name of the project and this version. Throws a
+ * ConfigError if one would be written through a link, before anything is written, or if a write fails.
+ */
 function writeProject(template: string, folder: string, name: string): void {
   const files = listTemplateFiles(template, folder);
   const links = new Set(explainFailure(folder, () => files.flatMap(({ target }) => findLink(folder, target) ?? [])));
@@ -102,7 +114,7 @@ function writeProject(template: string, folder: string, name: string): void {
   });
 }
 
-/** Throws a ConfigError with the reason if the folder cannot be read or written. */
+/** Returns what the operation returns. Throws its error as a ConfigError that names the folder. */
 function explainFailure<T>(folder: string, operation: () => T): T {
   try {
     return operation();
@@ -111,7 +123,10 @@ function explainFailure<T>(folder: string, operation: () => T): T {
   }
 }
 
-/** The package's name. A folder that was not named may have any. */
+/**
+ * Returns the name of the folder if a package may have it, else `my-agent`. Adds a problem in that case if the folder
+ * was named and is not the current one.
+ */
 function choosePackageName(folder: string, folderArgument: string | undefined, problems: string[]): string {
   const name = basename(folder);
   if (/^[a-z0-9][a-z0-9._-]{0,213}$/.test(name) && name !== "node_modules") return name;
@@ -123,7 +138,10 @@ function choosePackageName(folder: string, folderArgument: string | undefined, p
   return "my-agent";
 }
 
-/** The files of a template, and where the project has them. */
+/**
+ * Returns the files of a template and those of all templates, with their places in the project: `env` and `gitignore`
+ * get a dot in front. Throws if the package has no templates.
+ */
 function listTemplateFiles(template: string, folder: string): { readonly source: string; readonly target: string }[] {
   // Beside lib in a checkout, beside dist in the package.
   const [templates] = ["../../templates", "../../../templates"]
@@ -146,13 +164,17 @@ function listFiles(folder: string): string[] {
   );
 }
 
-/** Returns the first symbolic link between the folder and a file. A write through it could leave the folder. */
+/**
+ * Returns the path of the outermost symbolic link between the folder and a file, the file included; undefined if there
+ * is none. A write through it could leave the folder.
+ */
 function findLink(folder: string, file: string): string | undefined {
   const names = relative(folder, file).split(sep);
   const paths = names.map((_, index) => join(folder, ...names.slice(0, index + 1)));
   return paths.find((path) => lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink());
 }
 
+/** Prints what was created, and the commands to install and start it with the package manager of this runtime. */
 function printNextSteps(template: string, folder: string): void {
   const relativeFolder = relative(process.cwd(), folder);
   const isBun = "Bun" in globalThis;

@@ -3,7 +3,10 @@ import { relative } from "node:path";
 import process from "node:process";
 import { findProjectFrames, readLines, type SourceLocation } from "./thrown-error.ts";
 
-/** Returns the message of an error. Adds the position and the line of code if the file and the line are known. */
+/**
+ * Returns the message of an error, the first one of an AggregateError. Adds the position and the line of code below it
+ * if the error names a place in a file of the project.
+ */
 export function formatLoadError(error: unknown): string {
   // Bun gives all errors of a file at once.
   const firstError = error instanceof AggregateError && error.errors.length > 0 ? error.errors[0] : error;
@@ -21,7 +24,10 @@ export function formatLoadError(error: unknown): string {
   return `${heading}:${column}\n    ${line} | ${code}\n    ${margin} | ${code.slice(0, column - 1).replace(/\S/g, " ")}^`;
 }
 
-/** Returns where in the project an error happened; undefined if nothing says so. */
+/**
+ * Returns where in the project an error happened: its position in Bun, the place in the message of jiti, or the
+ * innermost frame of its stack; undefined if none has it.
+ */
 function findSourceLocation(error: unknown, message: string): SourceLocation | undefined {
   const { position, stack = "" } = error as { position?: Partial<SourceLocation> | null; stack?: string };
   if (position?.file && position.line && position.column) return position as SourceLocation;

@@ -14,7 +14,10 @@ type Import = (specifier: string) => Promise<unknown>;
 type Require = (specifier: string) => unknown;
 type Resolve = (specifier: string) => string;
 
-/** Imports a file by its absolute path. Rejects with what its own code threw, or says why it cannot be loaded. */
+/**
+ * Imports a file by its absolute path; TypeScript is transformed by the runtime or by jiti. Rejects with what its own
+ * code threw, or with a message that says why it cannot be loaded.
+ */
 export async function importFile(file: string): Promise<Module> {
   const { Bun } = globalThis as { readonly Bun?: { pathToFileURL(path: string): { readonly href: string } } };
   if (Bun || ("Deno" in globalThis && !isReloading))
@@ -50,7 +53,10 @@ let evaluateFile: (file: string) => unknown;
 /** The files of projects that are loaded. */
 export const loadedFiles = (): string[] => Object.keys(require.cache).filter(isProjectFile);
 
-/** Files that are imported from now on are loaded again. `more`: files that failed to load, which no list names. */
+/**
+ * Makes the next import of each file of the project load it again, also of files that failed to load, which no list
+ * has. Modules that were loaded stay in use where they are held.
+ */
 export function forgetFiles(failedFiles: readonly string[] = []): void {
   isReloading = true;
   for (const file of [...loadedFiles(), ...failedFiles]) delete require.cache[file];
@@ -97,7 +103,9 @@ interface Path {
   replaceWithSourceString(code: string): void;
 }
 
-/** `import.meta.main`, which jiti leaves alone: no graph is the program. */
+/**
+ * Creates a plugin of Babel that replaces `import.meta.main`, which jiti keeps, by `false`: no graph is the program.
+ */
 const replaceImportMetaMain = (): object => ({
   // Babel's own name.
   visitor: {
@@ -113,8 +121,8 @@ const evaluations = new Map<string, Promise<unknown>>();
 const pendingImports = new Map<string, Set<string>>();
 
 /**
- * A file's `import` and `require`. jiti gives who imports a file that is being evaluated what that exports so far. Here they wait,
- * as Node has it, unless it is their own import that waits for them.
+ * Creates `import` and `require` of a file. jiti gives a file that imports one under evaluation what that exports so
+ * far. Here it waits, as in Node, unless the other file waits for it.
  */
 function createOrderedImport(
   importModule: Import,
@@ -122,7 +130,11 @@ function createOrderedImport(
   resolve: Resolve,
   importer: string,
 ): { readonly load: Import; readonly need: Require } {
-  /** Imports a module. Files of the project are evaluated once, and imports that wait for each other do not block. */
+  /**
+   * Imports a module of the project or a package. Files of the project are evaluated once, and not from the cache of
+   * Node after a change. An import by a file that the imported one waits for gets what that exports so far, instead of
+   * blocking.
+   */
   const load: Import = async (specifier) => {
     const target = findTargetFile(resolve, specifier);
     if (target === undefined) return toModuleNamespace(await importModule(specifier));
@@ -142,7 +154,8 @@ function createOrderedImport(
     }
   };
   /**
-   * Requires a module. Packages of LangChain are taken as ES modules' copy where that is possible, so that classes are the same.
+   * Requires a module. Packages of LangChain are taken from the copy that `import` finds, so that classes are the same;
+   * if that copy cannot be required, from the other one.
    */
   const need: Require = (specifier) => {
     // By `require` it would be LangChain's other copy, whose classes are not those of the files that import it.
@@ -157,7 +170,10 @@ function createOrderedImport(
   return { load, need: new Proxy(requireModule, { apply: (_, __, [specifier]) => need(specifier) }) };
 }
 
-/** The file that a specifier means; undefined for what is none, or is not found: importing it says why. */
+/**
+ * Returns the file that a specifier means. Undefined for one that is no file, such as `node:fs`, and for one that is
+ * not found, whose import then says why.
+ */
 function findTargetFile(resolve: Resolve, specifier: string): string | undefined {
   try {
     const url = resolve(specifier);
@@ -167,14 +183,20 @@ function findTargetFile(resolve: Resolve, specifier: string): string | undefined
   }
 }
 
-/** True when what evaluates `file` waits, at whatever remove, for `other`. */
+/**
+ * Returns true if the evaluation of `file` waits, directly or through other files, for `importer`; also if they are the
+ * same file.
+ */
 function waitsFor(file: string, importer: string, visited: Set<string> = new Set()): boolean {
   if (file === importer) return true;
   visited.add(file);
   return [...(pendingImports.get(file) ?? [])].some((next) => !visited.has(next) && waitsFor(next, importer, visited));
 }
 
-/** `module.exports` as the default export, as Node has it. */
+/**
+ * Returns the exports of a CommonJS module with themselves as the default export, as Node does it. Returns ES modules,
+ * values that are no object, and exports with a default as they are.
+ */
 function toModuleNamespace(module: unknown): unknown {
   const isObject = (typeof module === "object" && module !== null) || typeof module === "function";
   if (

@@ -47,7 +47,10 @@ export interface LocalApi {
   close(): void;
 }
 
-/** Stands on `globalThis` from now on; calls before `serve` are answered with 503. */
+/**
+ * Puts the `fetch` and the base URL by which clients of LangGraph's SDK call this server on `globalThis`, until
+ * `close`. Calls before `serve` get a response with status 503.
+ */
 export function createLocalApi(): LocalApi {
   const api: Api = { handler: null, users: new WeakMap() };
   // A client takes it when it is made, and with it the place where that happens.
@@ -115,7 +118,10 @@ function wrapExecutorCalls(api: Api, executor: Executor): Executor {
   };
 }
 
-/** Returns the state methods without a caller. States are read for many callers at once, so none of them may be acted for. */
+/**
+ * Returns an object whose methods call those of the state without a caller. States are read for many callers at once,
+ * so none of them may be acted for.
+ */
 function runWithoutCaller(state: GraphState): GraphState {
   const methods = Object.entries(state).map(([name, method]) => [
     name,
@@ -148,7 +154,10 @@ function fetchFrom(context: CallerContext | undefined, defaultApi: Api): typeof 
   return call as typeof fetch;
 }
 
-/** Returns why a Client that acts for a caller may not act for it here and now, or undefined. */
+/**
+ * Returns why a client may not act for its caller here and now: it runs in another run or request, or its run has
+ * ended. Undefined if it may, and for a client without a user.
+ */
 function findReasonToRefuse(context: CallerContext): string | undefined {
   if (!context.user && !context.headers) return undefined;
   // Clients put calls into a queue, which may go on at another place: it must not act for another caller there.
@@ -160,20 +169,29 @@ function findReasonToRefuse(context: CallerContext): string | undefined {
     : undefined;
 }
 
-/** The request as the caller would have sent it. The SDK's own key may come from the environment, and be worth more than theirs. */
+/**
+ * Changes the request to what the caller would have sent, and returns the same object: removes `x-api-key`, which the
+ * SDK may take from the environment, and sets the caller's headers that may carry credentials.
+ */
 function withCaller(request: Request, caller: Headers): Request {
   request.headers.delete("x-api-key");
   for (const [name, value] of caller) if (isCredentialHeader(name)) request.headers.set(name, value);
   return request;
 }
 
-/** Returns true for a header that may carry a credential. */
+/**
+ * Returns true for a header that may carry a credential, judged by its name: every `x-` header, and names with words
+ * such as `auth` or `token`. `idempotency-key` and `sec-` headers are none.
+ */
 const isCredentialHeader = (header: string): boolean =>
   header !== "idempotency-key" &&
   !header.startsWith("sec-") &&
   (header.startsWith("x-") || /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/.test(header));
 
-/** Calls the handler like `fetch`: the signal of the request aborts the wait and the response body. */
+/**
+ * Calls the handler and resolves with its response, like `fetch`. The signal of the request rejects the wait and ends
+ * the response body; the body of a response that comes later is cancelled. The handler itself is not stopped.
+ */
 async function callHandler(handler: Handler, request: Request): Promise<Response> {
   const { signal } = request;
   signal.throwIfAborted();

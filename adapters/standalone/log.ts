@@ -83,7 +83,10 @@ export function createLog({ level, format, brief = false, out, err }: LogOptions
   };
 }
 
-/** A path without what must not be logged: queries, and ids that let their holder send feedback. */
+/**
+ * Returns the path of a URL without the query, and with `***` in place of feedback tokens, which let their holder send
+ * feedback.
+ */
 function redactPath(url: string): string {
   const path = /^[a-z]+:\/\/[^/?#]*([^?#]*)/i.exec(url)?.[1] || "/";
   return path.replace(/(feedback(?:\/|%2f)+tokens(?:\/|%2f)+).+$/is, "$1***");
@@ -91,7 +94,11 @@ function redactPath(url: string): string {
 
 const formatStack = (error: Error): string => error.stack ?? String(error);
 
-/** One record as text: time, level, message, fields, and below them the stack of an Error. Control characters are written as escapes. */
+/**
+ * Returns a record as text: time (UTC), level, message and fields; a request and the end of a run have a short form
+ * without a level. Below follows what `formatError` returns for an Error. Undefined fields are left out, and control
+ * characters are escaped.
+ */
 export function formatTextLine(
   record: LogRecord,
   now: number,

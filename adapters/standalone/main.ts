@@ -7,23 +7,29 @@ import { COMMANDS, readCommand, readDatabaseOptions, usage } from "./command-opt
 import { describeError } from "./describe-error.ts";
 import { openStorage, type Server, serve } from "./server.ts";
 
-const COMMAND_WORDS = ["dev", "init", ...COMMANDS, "help", "version"];
+const COMMAND_WORDS = ["dev", "init", "openapi", ...COMMANDS, "help", "version"];
 
 /**
- * Serves until SIGTERM or SIGINT. Ends the process itself: 0 after a clean stop, 1 when it cannot start or a second signal
- * comes. Returns the server; undefined for other commands.
+ * Runs the command that the arguments name; without one, serves until SIGTERM or SIGINT. Resolves with the server once
+ * it listens; undefined after `init`, help and version. Every other command ends the process itself. Does not reject:
+ * an error is printed and ends the process with code 1.
  */
 export async function main(args: readonly string[] = process.argv.slice(2)): Promise<Server | undefined> {
   try {
     const [word = "", ...commandArgs] = args;
     if (COMMANDS.has(word)) {
-      const { database, ...keys } = readDatabaseOptions(args, process.env);
+      const { database, ...keys } = await readDatabaseOptions(args, process.env);
       const { runCommand } = await import("./commands.ts");
       process.exit(await runCommand(args, () => openStorage(database), keys));
     }
     if (word === "init") {
       (await import("./init.ts")).init(commandArgs);
       return undefined;
+    }
+    if (word === "openapi") {
+      await (await import("./openapi.ts")).runOpenapi(commandArgs);
+      // Modules of the project may hold timers and connections.
+      process.exit(0);
     }
     return await runServer(word, args);
   } catch (error) {
@@ -32,7 +38,10 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
   }
 }
 
-/** Serves, develops, or prints the help or the version. */
+/**
+ * Prints the help or the version, or serves the project; with `dev`, reloads it after changes. Resolves with the server
+ * once it listens; undefined for help and version. Rejects for invalid options.
+ */
 async function runServer(word: string, args: readonly string[]): Promise<Server | undefined> {
   const dev = word === "dev";
   const options = readCommand(toFlags(word, args), process.env, { commands: dev ? [] : COMMAND_WORDS, dev });
@@ -43,23 +52,31 @@ async function runServer(word: string, args: readonly string[]): Promise<Server 
   return undefined;
 }
 
-/** The words `help` and `version` do what the flags of the same names do. */
+/**
+ * Returns the arguments without the command: `help` and `version` become the flags of these names, and the topic of
+ * `help` is left out.
+ */
 function toFlags(word: string, args: readonly string[]): readonly string[] {
   if (word === "help") return ["--help", ...args.slice(2)];
   if (word === "version") return ["--version"];
   return word === "dev" ? args.slice(1) : args;
 }
 
+/** Returns the command whose help is requested: `dev`, or the word after `help`. Undefined for the general help. */
 function findHelpTopic(word: string, args: readonly string[]): string | undefined {
   if (word === "dev") return word;
   return word === "help" ? args[1] : undefined;
 }
 
-/** Returns the text of `greenroom help COMMAND`. Throws a ConfigError for an unknown command. */
+/**
+ * Resolves with the help of a command; with the general one without a word, for an option, and for `help` and
+ * `version`. Rejects with a ConfigError for an unknown command.
+ */
 async function loadHelp(word: string | undefined): Promise<string> {
   if (word === undefined || word.startsWith("-") || word === "help" || word === "version") return usage;
   if (COMMANDS.has(word)) return (await import("./commands.ts")).formatUsage(word);
   if (word === "dev") return (await import("./dev.ts")).devUsage;
   if (word === "init") return (await import("./init.ts")).initUsage;
+  if (word === "openapi") return (await import("./openapi.ts")).openapiUsage;
   throw new ConfigError([`help: no such command ${word}${suggestName(word, COMMAND_WORDS)}`]);
 }

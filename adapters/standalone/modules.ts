@@ -2,11 +2,21 @@
 import { basename } from "node:path";
 import type { App } from "../../lib/http/handler.ts";
 import { combine, type Executor, type ServiceOptions } from "../../lib/mod.ts";
-import { createAgentExecutor } from "../agents.ts";
+import {
+  createAgentExecutor,
+  type GraphFactory,
+  type HostedDefinition,
+  type LangGraphOptions,
+  toAgentDefinition,
+} from "../agents.ts";
+import { checkSettings, createAgentsExecutor } from "../app-options.ts";
 import type { ConfiguredGraph, ModuleExport } from "./config.ts";
 import { importFile } from "./loader.ts";
 
-/** Imports every graph's file. `problems` names, by key, what cannot be served. LangGraph is loaded only for its graphs. */
+/**
+ * Imports the file of each graph and returns one executor for those that can be served; `problems` has the others by
+ * key, so it does not reject for them. LangGraph is imported only for graphs of LangGraph, as their file would find it.
+ */
 export async function loadGraphs(
   entries: readonly ConfiguredGraph[],
   config: string,
@@ -16,14 +26,14 @@ export async function loadGraphs(
   for (const { graph_id, factory, settings, ...moduleExport } of entries) {
     try {
       const value = await loadExport(moduleExport);
-      const isGraph = typeof value === "object" || (factory && typeof value === "function" && !isGenerator(value));
-      if (value === null || (!isGraph && typeof value !== "function"))
-        throw new TypeError(`${moduleExport.export} is neither a function nor a LangGraph.js graph`);
-      const entry = { ...settings, [isGraph ? "graph" : "agent"]: value };
-      const options = isGraph
-        ? { resolve: await (await import("./packages.ts")).createPackageResolver(value, moduleExport.file, config) }
-        : {};
-      executors.push(await createAgentExecutor(graph_id, entry, options));
+      const exported = toExportedDefinition(value, moduleExport.export, factory);
+      const definition = { ...checkSettings(exported, problems, "graphs", graph_id), ...settings };
+      const options: LangGraphOptions = {};
+      if ("graph" in definition) {
+        const { createPackageResolver } = await import("./packages.ts");
+        Object.assign(options, { resolve: await createPackageResolver(definition.graph, moduleExport.file, config) });
+      }
+      executors.push(await createAgentExecutor(graph_id, definition, options));
     } catch (error) {
       problems.push(`graphs.${graph_id}: ${(error as Error).message}`);
     }
@@ -31,8 +41,39 @@ export async function loadGraphs(
   return { executor: combine(...executors), problems };
 }
 
-/** Imports what a place names. Rejects with a message for the user. */
-async function loadExport({ file, export: name }: ModuleExport): Promise<unknown> {
+/**
+ * Returns an export as an agent with settings. With `factory`, a function that is no generator is a factory of graphs.
+ * Throws a TypeError that names the export for other values.
+ */
+function toExportedDefinition(value: unknown, name: string, factory: boolean | undefined): HostedDefinition {
+  if (factory && typeof value === "function" && !isGenerator(value)) return { graph: value as GraphFactory };
+  try {
+    return toAgentDefinition(value);
+  } catch (error) {
+    throw new TypeError(`${name} ${(error as Error).message}`);
+  }
+}
+
+/**
+ * Creates the executor of the agents of a configuration in code, without those that cannot be served; `problems` has
+ * these by key. Packages are found from the folder of the configuration.
+ */
+export async function loadAgents(
+  agents: unknown,
+  config: string,
+): Promise<{ readonly executor: Executor; readonly problems: readonly string[] }> {
+  const problems: string[] = [];
+  const executor = await createAgentsExecutor(agents, problems, async (graph) => ({
+    resolve: await (await import("./packages.ts")).createPackageResolver(graph, config, config),
+  }));
+  return { executor, problems };
+}
+
+/**
+ * Imports a file and resolves with one of its exports, awaited. Rejects with a message for the user if the file fails
+ * to load or if the export is missing or undefined.
+ */
+export async function loadExport({ file, export: name }: ModuleExport): Promise<unknown> {
   const module = await importFile(file).catch(async (error: unknown) => {
     const { formatLoadError: loadError } = await import("./load-error.ts");
     throw new Error(`${basename(file)} cannot be loaded: ${loadError(error)}`, { cause: error });
@@ -73,6 +114,10 @@ const moduleKinds: {
   },
   "store.index.embed": {
     description: "a function from texts to vectors, or an object with embedDocuments",
+    /**
+     * Returns the embedding function, or one that calls `embedDocuments` of LangChain's embeddings; undefined for other
+     * values.
+     */
     convert(value) {
       if (typeof value === "function") return value as Embed;
       if (findMethod(value, "embedDocuments") === undefined) return undefined;
@@ -82,7 +127,7 @@ const moduleKinds: {
   },
   "http.app": {
     description: "a function, or an object with fetch",
-    convert: (value) => (typeof value === "function" || findMethod(value, "fetch") ? (value as App) : undefined),
+    convert: toApp,
   },
   "traces.redact": {
     description: "a function",
@@ -90,13 +135,21 @@ const moduleKinds: {
   },
 };
 
+/** Returns the value if it can be routes of the host: a function, or an object with `fetch`. Else returns undefined. */
+export function toApp(value: unknown): App | undefined {
+  return typeof value === "function" || findMethod(value, "fetch") ? (value as App) : undefined;
+}
+
 /** Returns the method, not bound; undefined if there is none. */
 function findMethod(value: unknown, name: string): Method | undefined {
   const candidate = typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
   return typeof candidate === "function" ? (candidate as Method) : undefined;
 }
 
-/** Imports each file. `problems` names, by key, what cannot be used. */
+/**
+ * Imports each file and returns the exports by key, converted to what the option takes. `problems` has, by key, what
+ * fails to load or is of the wrong kind, so it does not reject.
+ */
 export async function loadModules(
   moduleExports: Readonly<Partial<Record<ModuleKey, ModuleExport>>>,
 ): Promise<{ readonly modules: Modules; readonly problems: readonly string[] }> {

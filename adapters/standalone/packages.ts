@@ -10,8 +10,9 @@ const CORE = "@langchain/core/messages";
 type Resolve = (specifier: string) => Promise<unknown>;
 
 /**
- * Imports packages as the graph's file does, or else the configuration, or LangGraph itself. Rejects when LangGraph is not found,
- * with a message for the user: no run of the graph could start.
+ * Returns a function that imports packages as the file of the graph would, else as the configuration or LangGraph
+ * would, else Greenroom's own. Rejects with a message for the user if LangGraph or its core is not found, because no
+ * run of the graph could start.
  */
 export async function createPackageResolver(graph: unknown, file: string, config: string): Promise<Resolve> {
   const importers = [file, config];
@@ -20,7 +21,10 @@ export async function createPackageResolver(graph: unknown, file: string, config
   // A file that requires LangGraph has its CommonJS half, whose classes are others.
   const usesCommonJs =
     langgraph?.requiredFile !== undefined && isFromThisCopy(require.cache[langgraph.requiredFile]?.exports, graph);
-  /** Loads a package as the project would find it, else Greenroom's own. Rejects if neither has it. */
+  /**
+   * Imports a package as the project would find it, else Greenroom's own; its CommonJS half if the graph uses that.
+   * Rejects if neither has it.
+   */
   const resolve: Resolve = async (specifier) => {
     const { importedFile, requiredFile: commonJsFile } = findPackage(specifier, importers) ?? {};
     if (usesCommonJs && commonJsFile) return require(commonJsFile);
@@ -42,7 +46,10 @@ export async function createPackageResolver(graph: unknown, file: string, config
 
 const require: NodeJS.Require = createRequire(import.meta.url);
 
-/** True when the graph is of this copy of LangGraph; of a function that makes graphs, when the copy is loaded at all. */
+/**
+ * Returns true if the graph, or the graph of an agent of LangChain, is an instance of a class of this copy of
+ * LangGraph. For a function that creates graphs, returns true if the copy is loaded at all.
+ */
 function isFromThisCopy(langgraph: unknown, graph: unknown): boolean {
   if (typeof langgraph !== "object" || langgraph === null) return false;
   if (typeof graph === "function") return true;
@@ -60,8 +67,9 @@ interface PackageFiles {
 }
 
 /**
- * By the rules of `import`, which runtimes offer from one's own folder alone: by those of `require` LangChain would be loaded a
- * second time.
+ * Returns the files of a package by the rules of `import`, from the first of the importers' `node_modules` folders that
+ * has it with such an export; undefined if none has. Runtimes offer these rules only from one's own folder, and those
+ * of `require` would load LangChain twice.
  */
 function findPackage(specifier: string, importers: readonly string[]): PackageFiles | undefined {
   const [, name = "", subpath = ""] = /^((?:@[^/]+\/)?[^/]+)(.*)$/.exec(specifier) ?? [];
@@ -91,7 +99,7 @@ function resolveCondition(target: Conditions, conditions: readonly string[]): st
   return resolveCondition(inner, conditions);
 }
 
-/** The folder of a file, and those above it. */
+/** Returns the folder of a file and those above it, innermost first, up to but not including the root. */
 function listParentFolders(file: string): string[] {
   const folder = dirname(file);
   return folder === file ? [] : [folder, ...listParentFolders(folder)];

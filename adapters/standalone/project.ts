@@ -4,11 +4,11 @@ import process from "node:process";
 import type { App, Handler } from "../../lib/http/handler.ts";
 import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
 import { findSettingsProblems } from "../agents.ts";
-import type { CommandOptions } from "./command-options.ts";
-import { type FileConfig, readConfig } from "./config.ts";
+import { type CommandOptions, chooseDatabase, type OptionValue } from "./command-options.ts";
+import { type FileConfig, isConfigModule, readConfig, requireConfigFile } from "./config.ts";
 import type { LocalApi } from "./local.ts";
 import type { Log } from "./log.ts";
-import { loadGraphs, loadModules, loadSinks } from "./modules.ts";
+import { loadAgents, loadGraphs, loadModules, loadSinks } from "./modules.ts";
 
 export interface Project {
   /** The configuration file's name. */
@@ -18,6 +18,17 @@ export interface Project {
   /** Routes of the project's own. */
   readonly app: App | undefined;
   readonly graph_ids: readonly string[];
+  readonly database: OptionValue;
+}
+
+/**
+ * Reads the configuration at `path`, or the one in this folder for undefined: a JSON file, or code, which it imports.
+ * Rejects with a ConfigError if there is none.
+ */
+async function loadConfig(path: string | undefined): Promise<FileConfig> {
+  const file = requireConfigFile(path);
+  if (!isConfigModule(file)) return readConfig(file);
+  return await (await import("./config-module.ts")).readConfigModule(file);
 }
 
 export interface LoadProjectOptions {
@@ -30,7 +41,10 @@ export interface LoadProjectOptions {
   readonly internalHandler: Handler;
 }
 
-/** Loads the project. Throws a ConfigError with everything that is wrong with it. */
+/**
+ * Reads the configuration, sets its variables, imports its modules, and returns the settings of the service. Logs each
+ * warning once. Rejects with a ConfigError that has everything that is wrong, if anything is.
+ */
 export async function loadProject({
   options,
   log,
@@ -38,7 +52,7 @@ export async function loadProject({
   getUrl,
   internalHandler,
 }: LoadProjectOptions): Promise<Project> {
-  const config = readConfig(options.config);
+  const config = await loadConfig(options.config);
   setVariables(config.env);
   const name = basename(config.file);
   const unsupported =
@@ -47,10 +61,16 @@ export async function loadProject({
     loggedWarnings.add(message);
     log.write({ level: "warn", message, file: name });
   }
-  const loaded = await loadGraphs(config.graphs, config.file);
+  const { code } = config;
+  const loaded = code ? await loadAgents(code.agents, config.file) : await loadGraphs(config.graphs, config.file);
   const { modules, problems: moduleProblems } = await loadModules(config.modules);
   const { sinks, problems: sinkProblems } = await loadSinks(config.sinks);
-  const { "auth.path": custom, "store.index.embed": embed, "http.app": app, "traces.redact": redact } = modules;
+  const {
+    "auth.path": custom,
+    "store.index.embed": embed,
+    "http.app": app = code?.app,
+    "traces.redact": redact,
+  } = modules;
   const { worker, auth, store, usage, traces, webhooks } = config.service;
   const public_base_url = options.public_base_url?.value ?? config.service.public_base_url;
   const settings: Project["settings"] = {
@@ -75,8 +95,11 @@ export async function loadProject({
     ...(log.onRunFinished ? { onRunFinished: log.onRunFinished } : {}),
   };
   const problems = [...config.problems, ...loaded.problems, ...moduleProblems, ...sinkProblems];
+  /** Returns a problem with the key that the configuration has for the option. */
   const rename = (problem: string): string =>
-    problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:");
+    code
+      ? problem.replace(/^executor:/, "agents:")
+      : problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:");
   problems.push(...findSettingsProblems(settings, config.graph_ids, problems, rename));
   if (problems.length > 0) {
     const urlSetting = options.public_base_url?.setting;
@@ -86,7 +109,8 @@ export async function loadProject({
         : `${name}: ${problem}`;
     throw new ConfigError(problems.map(formatProblem));
   }
-  return { name, config, settings, app, graph_ids: loaded.executor.graphs().map(({ graph_id }) => graph_id) };
+  const graph_ids = loaded.executor.graphs().map(({ graph_id }) => graph_id);
+  return { name, config, settings, app, graph_ids, database: chooseDatabase(options.database, code?.database) };
 }
 
 /** The warnings that were logged. A reload does not repeat them. */
@@ -95,7 +119,10 @@ const loggedWarnings = new Set<string>();
 /** The variables that the last configuration has set. */
 const configuredVariables = new Set<string>();
 
-/** Sets the variables of the configuration. Variables of the shell take precedence, as with .env files. */
+/**
+ * Removes the variables of the earlier configuration from `process.env` and sets those of this one. Variables of the
+ * shell have precedence, as with .env files.
+ */
 function setVariables(env: FileConfig["env"]): void {
   for (const name of configuredVariables) delete process.env[name];
   configuredVariables.clear();

@@ -3,8 +3,9 @@ import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import process from "node:process";
 
 /**
- * Starts a command in a shell, with the URL of this server in `GREENROOM_URL`. The command and this process end together: when the
- * command ends by itself, this process stops, with code 1 if the command failed.
+ * Starts a command in a shell, with the URL of this server in `GREENROOM_URL`. The end of this process ends the
+ * command. If the command ends by itself, the server stops with code 0, or this process ends at once with code 1 if the
+ * command failed or cannot be started.
  */
 export function runBeside(command: string, url: string): void {
   const env = { ...process.env, GREENROOM_URL: url };

@@ -15,6 +15,7 @@ export function findRuntimeProblem(versions: Readonly<Record<string, string | un
   return `${NAMES[runtime]} ${version} is too old for Greenroom. Use Node ${node} or newer, Bun ${bun} or newer, or Deno ${deno} or newer`;
 }
 
+/** Compares the first two numbers of the versions. Returns true if the first version is lower. */
 function isOlder(version: string, lowest: string): boolean {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   const [lowestMajor = 0, lowestMinor = 0] = lowest.split(".").map(Number);

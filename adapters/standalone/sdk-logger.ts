@@ -21,7 +21,10 @@ type WriteRecord = (record: LogRecord) => void;
 type Write = (message: unknown, ...otherParts: readonly unknown[]) => Logger;
 type Logger = Readonly<Record<(typeof LEVELS)[number], Write>>;
 
-/** Installs the logger. Returns a function that removes it. */
+/**
+ * Puts the logger of LangGraph's SDK on `globalThis`, in place of an earlier one; it writes to `log`, whose errors are
+ * ignored. Returns a function that removes it, unless another one was installed since.
+ */
 export function installLogger(log: WriteRecord): () => void {
   const createWriter =
     (name: (typeof LEVELS)[number]): Write =>
@@ -42,8 +45,9 @@ export function installLogger(log: WriteRecord): () => void {
 }
 
 /**
- * Returns the record of what a graph logs: the first text is the message, objects become fields, and an error its error. The
- * current run is added.
+ * Returns the record of what a graph logs: the first text is the message, other texts are `details`, objects become
+ * fields, and the first error is `error`. Levels other than `warn` and `error` become `info` with the level as
+ * `severity`. Adds the current run.
  */
 function toLogRecord(name: (typeof LEVELS)[number], firstPart: unknown, otherParts: readonly unknown[]): LogRecord {
   const parts = [firstPart, ...otherParts];

@@ -32,11 +32,14 @@ export interface Server {
   reload(): Promise<FileConfig>;
 }
 
-/** Serves the project until SIGTERM or SIGINT. */
+/**
+ * Loads the project, opens the database, and starts the service and the HTTP server. Resolves once it listens; the
+ * server then runs until SIGTERM or SIGINT, which end the process. Without workers elsewhere it becomes the worker,
+ * else it prints that it is on standby. Rejects if it cannot start.
+ */
 export async function serve(options: CommandOptions, load: typeof loadProject = loadProject): Promise<Server> {
-  const { host, database, dev } = options;
-  // What a Node that is too old says of the agents would mislead.
-  if (!isLibsql(database.value) && !isPostgres(database.value)) await sqliteDriver(database.setting);
+  const { host, dev } = options;
+  await requireSqlite(options.database);
   const log = createServerLog(options);
   // Modules may ask for both while they are loaded.
   const local = createLocalApi();
@@ -46,6 +49,7 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
   const internalHandler: Handler = async (request, host) => (await current).internalHandler(request, host);
   const projectOptions: LoadProjectOptions = { options, log, local, getUrl: () => url, internalHandler };
   const project = await load(projectOptions);
+  const { database } = project;
   const listedKeyStore = createListedKeyStore(process.env.GREENROOM_API_KEYS);
   const storage = await openStorage(database);
   const identity = listedKeyStore ?? storage.identity;
@@ -99,10 +103,21 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
   };
 }
 
-/** Ends the process after `close`, or at once at a second signal. */
+/** Throws if the runtime has no SQLite for a file: what a Node that is too old says of the agents would mislead. */
+async function requireSqlite({ value, setting }: OptionValue): Promise<void> {
+  if (!isLibsql(value) && !isPostgres(value)) await sqliteDriver(setting);
+}
+
+/**
+ * Calls `close` with the grace period at the first SIGTERM or SIGINT, and then ends the process with code 0. A second
+ * signal ends the process at once with code 1.
+ */
 function stopOnSignals({ dev, grace_ms }: CommandOptions, close: (grace_ms: number) => Promise<void>): void {
   let stoppedAt = Number.POSITIVE_INFINITY;
-  /** Stops the server and ends the process. A second signal ends it at once, unless it comes right after the first. */
+  /**
+   * Stops the server and ends the process with code 0. A second signal ends it at once with code 1, unless it comes
+   * right after the first, because npm hands signals on twice.
+   */
   const stop = async (): Promise<void> => {
     // npm and process groups hand the same signal on twice.
     if (performance.now() - stoppedAt > REPEATED_SIGNAL_MS) process.exit(1);
@@ -132,7 +147,10 @@ interface DeployContext {
   readonly local: LocalApi;
 }
 
-/** Creates the service of a project and its handlers, and starts its worker. Rejects for invalid settings. */
+/**
+ * Creates the service of a project, which starts its worker, and its handlers. Without authentication, the handler
+ * accepts only requests to loopback addresses, the host and the public URL. Rejects for invalid settings.
+ */
 async function deploy(
   project: Project,
   mode: AuthMode,
@@ -164,7 +182,10 @@ async function deploy(
   return { project, mode, service, handler, internalHandler };
 }
 
-/** Runs that ignore their signal must not hold up what follows. */
+/**
+ * Returns a copy of the executor whose graphs are abandoned after at most `RELOAD_GRACE_MS`, because runs that ignore
+ * their signal must not delay a reload.
+ */
 function withShortAbandon(executor: ServiceOptions["executor"]): ServiceOptions["executor"] {
   return {
     ...executor,
@@ -177,7 +198,7 @@ function withShortAbandon(executor: ServiceOptions["executor"]): ServiceOptions[
 
 /** Prints where the server listens, with warnings about missing authentication and unreachable links. */
 function printStart({ project, mode, service }: ServedProject, options: CommandOptions, url: string): void {
-  const { host, database } = options;
+  const { host } = options;
   if (mode === "none" && !options.dev)
     console.log(
       "No authentication: every program on this machine can use the server. To create API keys: greenroom keys --help",
@@ -186,7 +207,7 @@ function printStart({ project, mode, service }: ServedProject, options: CommandO
     console.warn(`Feedback links start with ${url}, which others cannot reach: set --public-base-url`);
   }
   console.log(`Graphs: ${project.graph_ids.join(", ")} (${project.name})`);
-  console.log(`Database: ${redactDatabaseUrl(database.value)}`);
+  console.log(`Database: ${redactDatabaseUrl(project.database.value)}`);
   const { organization_id, workspace_id, project_id } = service.deployment;
   if (!options.dev) console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
   console.log(`API: ${url}/docs`);
@@ -195,7 +216,10 @@ function printStart({ project, mode, service }: ServedProject, options: CommandO
   console.log(`Greenroom listening on ${url}`);
 }
 
-/** Bun loads its streams for `process.stdout`, a tenth of a start: a file or a pipe is known without. */
+/**
+ * Returns true for an output at a terminal, false for a file, a pipe or a closed output. Bun loads its streams for
+ * `process.stdout`, a tenth of a start: a file or a pipe is known without.
+ */
 function isTerminal(name: "stdout" | "stderr"): boolean {
   try {
     return fstatSync(name === "stdout" ? 1 : 2).isCharacterDevice() && process[name].isTTY === true;
@@ -204,7 +228,11 @@ function isTerminal(name: "stdout" | "stderr"): boolean {
   }
 }
 
-/** The log as the options want it: for people at a terminal text, in colours; for programs a line of JSON each. */
+/**
+ * Creates the log of the server on standard output and error. Without a chosen format, it is text at a terminal and
+ * with `dev`, else one line of JSON for each record. Colours are used at terminals only, unless the environment
+ * disables them.
+ */
 function createServerLog({ log_level, log_format, dev }: CommandOptions): Log {
   const isColorDisabled = Boolean(process.env.NO_COLOR) || process.env.TERM === "dumb";
   const output = (isShown: boolean, write: (line: string) => void): Output => ({
@@ -221,7 +249,10 @@ function createServerLog({ log_level, log_format, dev }: CommandOptions): Log {
   });
 }
 
-/** Ids of the workspaces and projects that are there, where the deployment names one. */
+/**
+ * Returns the ids of all workspaces of the default organization and of their projects; null if the deployment names
+ * neither. Creates the default organization and its defaults if they are missing.
+ */
 async function listWorkspaceAndProjectIds(
   identity: IdentityStore,
   { project, workspace }: NonNullable<ServiceOptions["deployment"]> = {},
@@ -232,7 +263,10 @@ async function listWorkspaceAndProjectIds(
   return new Set([...workspaces, ...(await identity.listUnits("project", workspaces)).map(({ id }) => id)]);
 }
 
-/** Logs a workspace or project that this start has created: the name may be a typing error. */
+/**
+ * Logs, at level `info`, a workspace and a project that the deployment names and whose id is not among `existingIds`:
+ * this start has created it, and the name may be a typing error.
+ */
 function logCreated(
   deployment: Service["deployment"],
   names: NonNullable<ServiceOptions["deployment"]>,
@@ -255,7 +289,10 @@ const formatStandbyMessage = ({ value }: OptionValue): string =>
 
 const formatUrlHost = (host: string): string => (host.includes(":") ? `[${host}]` : host);
 
-/** Opens the database. Errors name the flags and variables. */
+/**
+ * Opens the database, with further settings from `GREENROOM_DATABASE_…` variables that are set. Rejects with errors
+ * that name these variables, or the flag of the URL.
+ */
 export function openStorage({ value, setting }: OptionValue): Promise<Storage> {
   const { env } = process;
   const names = {
@@ -271,7 +308,10 @@ export function openStorage({ value, setting }: OptionValue): Promise<Storage> {
   );
 }
 
-/** An asked-for port or an error; without one the first free port from 2024 on. */
+/**
+ * Listens on the port of the options, and rejects if it is taken. Without one, listens on the first free port from the
+ * default on, and prints it if it is another one; rejects after a limited number of taken ports.
+ */
 async function listenFrom(
   handler: FetchHandler,
   { host, port }: CommandOptions,

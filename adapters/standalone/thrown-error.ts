@@ -20,7 +20,7 @@ const LINES_AROUND = 1;
 /** Deeper causes are left out. */
 const MAX_CAUSES = 5;
 
-/** The frames of a stack that are in files of the project, innermost first. */
+/** Returns the frames of a stack that are in files of the project, innermost first; empty if there are none. */
 export function findProjectFrames(stack: string): StackFrame[] {
   return [...stack.matchAll(FRAME)].flatMap(([, name, path = "", line, column]) => {
     const file = path.startsWith("file:") ? process.getBuiltinModule("node:url").fileURLToPath(path) : path;
@@ -28,7 +28,7 @@ export function findProjectFrames(stack: string): StackFrame[] {
   });
 }
 
-/** The lines of a source file; undefined if it cannot be read. */
+/** Returns the lines of a source file without their ends; undefined if it cannot be read. */
 export function readLines(file: string): string[] | undefined {
   try {
     return readFileSync(file, "utf8").split(/\r?\n/);
@@ -37,7 +37,10 @@ export function readLines(file: string): string[] | undefined {
   }
 }
 
-/** The name, the message, the code of the innermost frame, and all frames. An error without a frame of the project has its whole stack. */
+/**
+ * Returns the name and message of an error, its frames in the project, with code at the innermost, and its causes up to
+ * a limit. An error without such a frame has its whole stack, as a cause only its name and message.
+ */
 export function formatThrownError(error: Error, depth = 0): string {
   const { stack = "", cause } = error;
   const frames = findProjectFrames(stack);
@@ -54,7 +57,10 @@ export function formatThrownError(error: Error, depth = 0): string {
   return [`${error.name}: ${error.message}`, lines[0], ...code, ...lines.slice(1)].join("\n") + causeText;
 }
 
-/** The line and those around it. Columns are left out: those of a transformed file are not the file's. */
+/**
+ * Returns the line and those around it, with numbers and a mark; empty if the file has no such line. Columns are left
+ * out: those of a transformed file are not the file's.
+ */
 function formatCodeFrame({ file, line }: SourceLocation): string[] {
   const lines = readLines(file);
   if (lines?.[line - 1] === undefined) return [];

@@ -16,7 +16,10 @@ export interface Watch {
   waitForChange(): Promise<readonly string[]>;
 }
 
-/** Watches nothing until `loaded`. `folder`: the project's. */
+/**
+ * Creates a watch of the files of a project in `folder`. It watches nothing until `recordLoad` is called, and never
+ * ends.
+ */
 export function watchFiles(folder: string): Watch {
   const watchers = new Map<string, FSWatcher>();
   let states: ReadonlyMap<string, string> = new Map();
@@ -25,7 +28,7 @@ export function watchFiles(folder: string): Watch {
   let wake: (() => void) | undefined;
   let settling: ReturnType<typeof setTimeout> | undefined;
 
-  /** Wakes the waiter once no more events come for a moment. */
+  /** Wakes `waitForChange` once no event has come for `SETTLE_MS`. */
   const onEvent = (): void => {
     clearTimeout(settling);
     settling = setTimeout(() => wake?.(), SETTLE_MS);
@@ -34,7 +37,7 @@ export function watchFiles(folder: string): Watch {
   const listFiles = (): readonly string[] =>
     watchesAllSources ? [...new Set([...projectFiles, ...listSourceFiles(folder)])] : projectFiles;
 
-  /** Watches the folders of these files, and no others. Folders that cannot be watched are left out. */
+  /** Watches the folders of these files and stops to watch all others. Folders that cannot be watched are left out. */
   function watchFolders(paths: readonly string[]): void {
     const folders = new Set(paths.map(dirname));
     for (const [path, watcher] of watchers) {
@@ -81,7 +84,10 @@ export function watchFiles(folder: string): Watch {
   };
 }
 
-/** Returns undefined for a file that is missing or unreadable, because the other files are still watched. */
+/**
+ * Returns what `read` returns; undefined if it throws, because one file or folder that is missing must not end the
+ * watch.
+ */
 function tryRead<T>(read: () => T): T | undefined {
   try {
     return read();
@@ -98,7 +104,10 @@ function readFileState(file: string): string {
 
 const readChangeTime = (file: string): number => tryRead(() => statSync(file))?.mtimeMs ?? 0;
 
-/** Returns the source files of a folder and of those in it; none if it cannot be read. */
+/**
+ * Returns the source files of a folder and of those in it, without skipped folders such as `node_modules`; empty if it
+ * cannot be read.
+ */
 function listSourceFiles(folder: string): string[] {
   const entries = tryRead(() => readdirSync(folder, { withFileTypes: true })) ?? [];
   return entries.flatMap((entry) => {

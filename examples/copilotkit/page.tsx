@@ -40,7 +40,9 @@ function Chat() {
   return <CopilotChat threadId={threadId} />;
 }
 
-createRoot(document.getElementById("root") as HTMLElement).render(
+const root = document.getElementById("root");
+if (!root) throw new Error("The page has no element with the id root");
+createRoot(root).render(
   <CopilotKit runtimeUrl="/copilotkit">
     <Chat />
   </CopilotKit>,

@@ -70,7 +70,7 @@ export const isInProgress = ({ state }: Pick<A2aTaskStatus, "state">): boolean =
 const formatState = (state: A2aTaskState, version: A2aVersion): string =>
   version === "1.0" ? `TASK_STATE_${state}` : state.toLowerCase().replaceAll("_", "-");
 
-/** Converts a part to version 0.3: text, data, or a file with its bytes or its URL. */
+/** Converts a part to version 0.3: a text, else data, else a file with its bytes, or without bytes its URL. */
 const toLegacyPart = ({ text, data, raw, url, mediaType, filename }: A2aPart): JsonObject => {
   if (text !== undefined) return { kind: "text", text };
   if (data !== undefined) return { kind: "data", data };
@@ -84,12 +84,14 @@ const toLegacyPart = ({ text, data, raw, url, mediaType, filename }: A2aPart): J
 const toPartsJson = (parts: readonly A2aPart[], version: A2aVersion): Json[] =>
   version === "1.0" ? [...parts] : parts.map(toLegacyPart);
 
+/** Converts a message: 1.0 has roles such as `ROLE_AGENT`, 0.3 roles in lower case and a `kind`. */
 function toMessageJson({ role, parts, ...rest }: A2aMessage, version: A2aVersion): JsonObject {
   const partsJson = toPartsJson(parts, version);
   if (version === "1.0") return { ...rest, role: `ROLE_${role}`, parts: partsJson };
   return { kind: "message", ...rest, role: role.toLowerCase(), parts: partsJson };
 }
 
+/** Converts a status to the JSON of a version. `message` is absent if there is none. */
 const toStatusJson = ({ state, timestamp, message }: A2aTaskStatus, version: A2aVersion): JsonObject => ({
   state: formatState(state, version),
   timestamp,
@@ -101,6 +103,10 @@ const toArtifactJson = ({ parts, ...rest }: A2aArtifact, version: A2aVersion): J
   parts: toPartsJson(parts, version),
 });
 
+/**
+ * Converts a task to the JSON of a version; 0.3 has a `kind`. Artifacts and history are absent if the task has none; `metadata`
+ * is always empty.
+ */
 export function toTaskJson({ id, contextId, status, artifacts, history }: A2aTask, version: A2aVersion): JsonObject {
   return {
     ...(version === "1.0" ? {} : { kind: "task" }),
@@ -111,7 +117,10 @@ export function toTaskJson({ id, contextId, status, artifacts, history }: A2aTas
   };
 }
 
-/** Converts an event to the JSON of a version. */
+/**
+ * Converts an event: 1.0 names it by its member (`task`, `statusUpdate`, `artifactUpdate`), 0.3 by its `kind`. In 0.3 a status
+ * update has `final`, which is false while the task is in progress.
+ */
 export function toEventJson(event: A2aStreamEvent, version: A2aVersion): JsonObject {
   const isLegacy = version === "0.3";
   if ("task" in event) {

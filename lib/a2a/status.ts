@@ -16,7 +16,10 @@ import {
 
 type PendingInterrupt = Partial<Interrupt>;
 
-/** Returns the parts that describe interrupts: a text for people where the value has one, and the id and value as data. */
+/**
+ * Returns the parts that describe interrupts: for each a text for people, if its value has one, and then its id and value as
+ * data.
+ */
 export function toInterruptParts(interrupts: readonly PendingInterrupt[]): A2aPart[] {
   return interrupts.flatMap(({ id = null, value = null }): A2aPart[] => {
     const text = describeInterrupt(value);
@@ -25,7 +28,9 @@ export function toInterruptParts(interrupts: readonly PendingInterrupt[]): A2aPa
   });
 }
 
-/** Creates the message of a status. `run_id` is the newest run of the task. */
+/**
+ * Creates the agent's message of a status. `run_id` is the newest run of the task: its first digits make the id of the message.
+ */
 export const createStatusMessage = (
   taskId: string,
   contextId: string,
@@ -47,7 +52,10 @@ export interface PushNotification {
 
 type EndedRun = DeliveryRow["run"];
 
-/** Returns the state of a task whose run has ended, with the parts of its message: pending interrupts, or the error. */
+/**
+ * Returns the state of a task whose run has ended, with the parts of its message: an interrupted run gives `CANCELED` without a
+ * message, success `INPUT_REQUIRED` with its pending interrupts or else `COMPLETED`, any other status `FAILED` with the error.
+ */
 function toTaskStatus(
   { status, error }: EndedRun,
   interrupts: readonly PendingInterrupt[],
@@ -58,7 +66,10 @@ function toTaskStatus(
   return ["FAILED", [{ text: String(error?.message ?? `The run has ended: ${status}`) }]];
 }
 
-/** Creates the notification that a run of a task has ended: in 1.0 an update of the status, in 0.3 the task. */
+/**
+ * Creates the notification that a run of a task has ended: in 1.0 an update of the status, in 0.3 the task without artifacts.
+ * The headers have the token and the credentials of the configuration, if it has them.
+ */
 export function createPushNotification(run: EndedRun, push: NonNullable<DeliveryRow["push"]>): PushNotification {
   const { version, task_id, token, scheme, credentials } = push;
   const interrupts = Object.values(push.interrupts).flat().filter(isObject);

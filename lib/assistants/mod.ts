@@ -116,7 +116,10 @@ export interface InternalAssistants extends Omit<InternalResource<Assistants>, "
   resolve(scope: Scope, id: string): Promise<AssistantRow>;
   /** Returns true for the default assistant of a graph, which every caller who may create runs may use. */
   isDefault(id: string): Promise<boolean>;
-  /** Returns the id of an assistant for a filter, or null if no graph has this name. Does not look up UUIDs. */
+  /**
+   * Returns the id of an assistant for a filter: a UUID in lower case, which is not looked up, or the id of the default
+   * assistant of a graph with this name. Returns null if there is no such graph.
+   */
   findId(id: string): Promise<string | null>;
   /** Creates the default assistant of each graph. Updates only the description of existing ones. */
   ensureDefaults(): Promise<void>;
@@ -163,7 +166,10 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
   const defaults = new Map<string, string>();
   const cache = new Map<string, AssistantRow>();
 
-  /** Returns the id of the default assistant for a graph id, else the id in lower case. */
+  /**
+   * Returns the id of the default assistant for a graph id, which is derived from that, else the id in lower case. Reads
+   * nothing.
+   */
   async function resolveId(id: string): Promise<string> {
     if (graphs.has(id)) {
       const assistant_id = defaults.get(id) ?? (await toNameBasedId(id));
@@ -179,7 +185,10 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     return (await Promise.all([...graphs.keys()].map(resolveId))).includes(assistant_id);
   }
 
-  /** Returns true for the default assistant of a removed graph, whose id is derived from the graph of its first version. */
+  /**
+   * Returns true for the default assistant of a removed graph: its id is derived from the graph of its first version. Returns
+   * false for an unknown id.
+   */
   async function wasDefault(assistant_id: string): Promise<boolean> {
     if (!isUuidV5(assistant_id)) return false;
     const [newest] =
@@ -195,8 +204,8 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     scope.filter && (await isDefault(assistant_id)) ? deploymentScope : scope;
 
   /**
-   * Returns a hint for the error about an unknown assistant, or an empty string. Call it only without a filter, because it names
-   * assistants.
+   * Returns the end of the error text about an unknown assistant: the id of the newest assistant with this name, a similar
+   * graph, or a list of graphs. Returns an empty string for a UUID. Call it only without a filter, because it names assistants.
    */
   async function suggestAssistant(scope: Scope, id: string): Promise<string> {
     if (UUID.test(id) || !isStorable(id)) return "";
@@ -209,8 +218,8 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
   }
 
   /**
-   * Reads the row from the storage into the cache. Throws `not_found`, with a hint for callers without a filter, and drops the
-   * row from the cache then.
+   * Reads the row from the storage and adds it to the cache, which is emptied first if it is full. Throws `not_found`; for
+   * callers without a filter with a hint, and then it also removes the row from the cache.
    */
   async function read(scope: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await resolveId(id);
@@ -226,6 +235,10 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     return row;
   }
 
+  /**
+   * Reads the row of an assistant by UUID or graph id, and caches it. Default assistants are found with any filter. Throws
+   * `not_found`.
+   */
   async function resolve(scope: Scope, id: string): Promise<AssistantRow> {
     return await read(await scopeToRun(scope, await resolveId(id)), id);
   }
@@ -253,11 +266,16 @@ function createReadOperations(
 ): Pick<InternalAssistants, "get" | "search" | "count" | "versions"> {
   return {
     get: async (scope, id) => toAssistant(await read(scope, id)),
+    /**
+     * Returns a page of assistants, the newest first and 10 without other options, with the total and the next offset, null at
+     * the end.
+     */
     async search(scope, { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}) {
       const { rows, total } = await storage.searchAssistants(scope, { ...filter, limit, offset, sort_by, sort_order });
       return { items: rows.map(toAssistant), total, next: offset + limit < total ? offset + limit : null };
     },
     count: async (scope, query = {}) => (await storage.searchAssistants(scope, { ...query, ...COUNT_ONLY })).total,
+    /** Returns versions of an assistant, newest first, 10 without a limit. Throws `not_found`. */
     async versions(scope, id, { metadata, limit = 10, offset = 0 } = {}) {
       const rows = await storage.listAssistantVersions(scope, await resolveId(id), { metadata, limit, offset });
       if (!rows) throw notFoundError("assistant", id);
@@ -266,12 +284,15 @@ function createReadOperations(
   };
 }
 
+/** Creates the operations that write assistants and their versions. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createWriteOperations(
   { storage, scope: deploymentScope, environment }: AssistantOptions,
   { graphs, resolveId, read, isDefault, wasDefault }: Lookup,
 ): Pick<InternalAssistants, "ensureDefaults" | "create" | "update" | "delete" | "setLatest"> {
-  /** Copies the description of the graph to its default assistant. */
+  /**
+   * Stores the description of the graph with its default assistant, as a new version. Does nothing if it is null or unchanged.
+   */
   async function updateDescription(assistant: AssistantRow, description: string | null): Promise<void> {
     if (description === null || description === assistant.description) return;
     const next = ({ graph_id, name, config, context, metadata }: AssistantRow): AssistantContent => {
@@ -281,7 +302,7 @@ function createWriteOperations(
   }
 
   return {
-    /** Creates the default assistant of each graph that has none, and updates the descriptions of the others. */
+    /** Creates the default assistant of each graph that has none, and updates the descriptions of the others, all at once. */
     async ensureDefaults() {
       /** Creates the default assistant of the graph, unless it exists: then only its description is updated. */
       const ensure = async (graph_id: string): Promise<void> => {
@@ -296,8 +317,9 @@ function createWriteOperations(
       await Promise.all([...graphs.keys()].map(ensure));
     },
     /**
-     * Creates an assistant. Returns the existing one for `if_exists: "do_nothing"`; throws `already_exists` otherwise and if it
-     * is not visible to the caller, and `not_found` for an unknown graph.
+     * Creates an assistant. Returns the existing one, unchanged, for `if_exists: "do_nothing"`; throws `already_exists`
+     * otherwise and if it is not visible to the caller. Throws `not_found` for an unknown graph, `forbidden` for metadata with
+     * which the caller could not see it, and `bad_request` for contradicting configuration.
      */
     async create(scope, request) {
       const { graph_id } = request;
@@ -325,8 +347,8 @@ function createWriteOperations(
       return toAssistant(result.assistant);
     },
     /**
-     * Stores a new version. Metadata is merged; config and context are replaced together if one of them is sent. Throws
-     * `not_found`, `forbidden` or `bad_request`.
+     * Stores a new, active version. Metadata is merged; config and context are replaced together if one of them is sent; other
+     * undefined members stay. Throws `not_found` for assistant or graph, `forbidden` or `bad_request`.
      */
     async update(scope, id, patch) {
       if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) throw notFoundError("graph", patch.graph_id);
@@ -354,8 +376,8 @@ function createWriteOperations(
       return toAssistant(row);
     },
     /**
-     * Deletes an assistant, optionally with its threads. Throws `default_assistant` for one of a graph, also of a removed one,
-     * and `not_found`.
+     * Deletes an assistant with its versions and crons, with `delete_threads` also the threads that `threads` permits. Throws
+     * `default_assistant` for one of a graph, also of a removed one, and `not_found`.
      */
     async delete(scope, id, { delete_threads = false, threads = {} } = {}) {
       const assistant_id = await resolveId(id);
@@ -369,7 +391,10 @@ function createWriteOperations(
       if (!(await storage.deleteAssistant(scope, assistant_id, { delete_threads, threads })))
         throw notFoundError("assistant", id);
     },
-    /** Makes an earlier version the active one. Throws `not_found`, or `forbidden` if the filter excludes that version. */
+    /**
+     * Makes an earlier version the active one and returns the assistant. Throws `not_found` for assistant or version, and
+     * `forbidden` if the filter excludes that version.
+     */
     async setLatest(scope, id, version) {
       const result = await storage.setLatest(scope, await resolveId(id), version, environment.now());
       switch (result.kind) {
@@ -394,23 +419,35 @@ function createGraphOperations(
   { executor }: AssistantOptions,
   { graphs, read }: Lookup,
 ): Pick<InternalAssistants, "graph" | "schemas" | "subgraphs"> {
-  /** Returns how the states of a graph are read. Throws `not_found` if this deployment does not have it. */
+  /**
+   * Returns the functions that read the states of a graph; those for recorded states if the executor has none. Throws
+   * `not_found` if this deployment does not have the graph.
+   */
   function requireGraphState(graph_id: string): GraphState {
     if (!graphs.has(graph_id)) throw notFoundError("graph", graph_id);
     return executor.state?.(graph_id) ?? recordedGraphState;
   }
 
   return {
+    /**
+     * Returns the nodes and edges of the assistant's graph, read with its configuration. `xray` draws subgraphs in place of
+     * their nodes: to any depth if it is true, else to this depth.
+     */
     async graph(scope, id, xray = false) {
       const assistant = await read(scope, id);
       const { graph_id } = assistant;
       return await requireGraphState(graph_id).graph(graph_id, xray, createAssistantStateConfig(assistant));
     },
+    /** Returns the JSON Schemas of the assistant's graph, read with its configuration. */
     async schemas(scope, id) {
       const assistant = await read(scope, id);
       const { graph_id } = assistant;
       return await requireGraphState(graph_id).schemas(graph_id, createAssistantStateConfig(assistant));
     },
+    /**
+     * Returns the schemas of the subgraphs of the assistant's graph by namespace: of one namespace, or of all if it is null,
+     * with `recurse` also of those inside subgraphs.
+     */
     async subgraphs(scope, id, namespace = null, recurse = false) {
       const assistant = await read(scope, id);
       const { graph_id } = assistant;

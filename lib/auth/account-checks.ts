@@ -27,13 +27,13 @@ const MAX_TIME_MS = 8.64e15;
 export const notFoundRowError = (kindLabel: string, name: string): ServiceError =>
   new ServiceError("not_found", `${kindLabel} ${name} not found`);
 
-/** Errors: not_found, without a row. */
+/** Returns the row. Throws `not_found` with its kind and name if there is none. */
 export function requireRow<Row>(row: Row | null | undefined, kindLabel: string, name: string): Row {
   if (row) return row;
   throw notFoundRowError(kindLabel, name);
 }
 
-/** A creation time later than that of all rows: the oldest row is the default one and must stay the oldest. */
+/** Returns a creation time later than that of all rows: the oldest row is the default one and must stay the oldest. */
 export const nextCreationTime = (rows: readonly { readonly created_at: number }[], now: number): number =>
   Math.max(now, ...rows.map(({ created_at }) => created_at + 1));
 

@@ -142,7 +142,10 @@ function createLookup(identity: IdentityStore, environment: AccountOptions["envi
   const requireWorkspace = async (name: string, organization_id?: string): Promise<WorkspaceRow> =>
     (await requireWorkspaces([name], organization_id ?? (await resolveOrganizationId())))[0] as WorkspaceRow;
 
-  /** Returns the projects of a workspace, or of all workspaces of the default organization. */
+  /**
+   * Returns the projects of a workspace or, without an argument, of all workspaces of the default organization. Throws
+   * `not_found` for an unknown workspace.
+   */
   async function findProjects(workspace?: string): Promise<readonly ProjectRow[]> {
     const rows =
       workspace === undefined
@@ -239,7 +242,7 @@ function createKeyOperations({
       return identity.listKeys({ organization_id: await resolveOrganizationId(organization_id) });
     },
 
-    /** Revokes a key and returns it. A revoked key keeps its first time. Throws `not_found`. */
+    /** Revokes a key, by id or short form, and returns it. A revoked key keeps its first time. Throws `not_found`. */
     async revokeKey(key, organization_id) {
       const row = await identity.revokeKey(await resolveOrganizationId(organization_id), key, environment.now());
       return requireRow(row, "API key", key);
@@ -254,7 +257,10 @@ function createWorkspaceOperations({
 }: AccountContext): Pick<Accounts, "createWorkspace" | "renameWorkspace" | "deleteWorkspace" | "listWorkspaces"> {
   const { resolveOrganizationId, requireWorkspace } = find;
   return {
-    /** Creates a workspace with a project named Default. Throws `invalid`, `conflict` (the name) or `not_found`. */
+    /**
+     * Creates a workspace with a project named Default, and returns the workspace. Throws `invalid`, `already_exists` or
+     * `not_found`.
+     */
     async createWorkspace(name, organization) {
       validateName("Workspace", name);
       const organization_id = await resolveOrganizationId(organization);
@@ -271,7 +277,7 @@ function createWorkspaceOperations({
       return row;
     },
 
-    /** Renames a workspace. Throws `invalid`, `already_exists` or `not_found`. */
+    /** Renames a workspace and returns its changed row. Throws `invalid`, `already_exists` or `not_found`. */
     async renameWorkspace(workspace, name) {
       validateName("Workspace", name);
       const { id } = await requireWorkspace(workspace);
@@ -302,7 +308,10 @@ function createProjectOperations({
 }: AccountContext): Pick<Accounts, "createProject" | "renameProject" | "deleteProject" | "listProjects"> {
   const { requireWorkspace, findProjects, requireProject } = find;
   return {
-    /** Creates a project, without `workspace` in the default one. Throws `invalid`, `conflict` (the name) or `not_found`. */
+    /**
+     * Creates a project, without `workspace` in the default one, and returns it. Throws `invalid`, `already_exists` or
+     * `not_found`.
+     */
     async createProject(name, workspace) {
       validateName("Project", name);
       const { id: workspace_id } =
@@ -314,7 +323,7 @@ function createProjectOperations({
       return requireWrittenRow(await identity.createUnit("project", row), "Project", name, `Workspace ${workspace_id}`);
     },
 
-    /** Renames a project. Throws `invalid`, `already_exists` or `not_found`. */
+    /** Renames a project and returns its changed row. Throws `invalid`, `already_exists` or `not_found`. */
     async renameProject(project, name, workspace) {
       validateName("Project", name);
       const { id } = await requireProject(project, workspace);
@@ -343,7 +352,8 @@ function createUserOperations({
   const { resolveOrganizationId, requireWorkspace, requireUser } = find;
   return {
     /**
-     * Creates a user with permissions on the default organization. Throws `invalid`, or `conflict` if the email address exists.
+     * Creates a user with permissions on the default organization, and returns it. Throws `invalid`, or `already_exists` for the
+     * email address.
      */
     async createUser({ email, name, permissions = ["organization:read"] }) {
       if (!/^[^\s@]+@[^\s@]+$/.test(email) || !isName(email)) {
@@ -411,7 +421,7 @@ function createAgentOperations({
     },
     shareAgent: (name) => changeAgent(name, { shared: true }),
     unshareAgent: (name) => changeAgent(name, { shared: false }),
-    /** Makes the user the owner of the agent. Throws `not_found` for either. */
+    /** Makes the user the owner of the agent, and returns the changed row of the agent. Throws `not_found` for either. */
     async transferAgent(name, user) {
       const { id } = await requireUser(user);
       return changeAgent(name, { owner_user_id: id });

@@ -1,4 +1,4 @@
-/** Nouns for one caller: each call runs the host's authorization with the whole value, and uses the scope that results. */
+/** The authorizer of one caller: it runs the host's handler for each call with the whole value, and returns the scope that results. */
 import type { Environment } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
 import type { Scope } from "../storage/mod.ts";
@@ -41,7 +41,11 @@ export interface Authorizer<Event extends AuthEvent = AuthEvent> {
   readonly environment: AuthorizerEnvironment;
   /** False: every caller may do everything, so `authorize` changes nothing. */
   readonly isEnforced: boolean;
-  /** Runs the authorization of a call. Errors: forbidden, unavailable, internal. */
+  /**
+   * Authorizes a call. Resolves with the value, which the host's handler may have changed, and with the scope of the rows that
+   * the caller sees; `findRevocation` is absent if the access cannot be lost. Rejects with the refusal (`unauthenticated`,
+   * `forbidden`), and with `unavailable` or `internal` if a handler fails.
+   */
   readonly authorize: <Value extends object>(event: Event, value: Value) => Promise<AuthorizedCall<Value>>;
   /** Guards everything that stays open for the caller. */
   readonly guards: StreamGuards;
@@ -75,8 +79,8 @@ const authorizeAgain =
   };
 
 /**
- * Creates the authorizer of one caller. `authorize` returns the value, which a custom handler may change, and the scope of the
- * call, with a check for revocation if access can be lost. It throws the refusal. Without `access` everything is permitted.
+ * Creates the authorizer of one caller. Its `authorize` calls `onAuthorized` with each grant. Without `access` everything is
+ * permitted: it returns the value unchanged with the scope of the deployment, and never reads the caller.
  */
 export function createAuthorizer(
   { access, scope: deploymentScope, environment, guards }: AuthorizerOptions,

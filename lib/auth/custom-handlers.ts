@@ -33,12 +33,14 @@ const FRAMING_HEADERS = new Set([
  * Creates the calls of the host's handlers, which have a time limit. With `merge_filter_on_create` new resources get the
  * equalities of the handler's filter as metadata.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createCustomHandlers(
   custom: Auth | SdkAuth,
   options: { readonly environment: Pick<Environment, "timer" | "log">; readonly merge_filter_on_create: boolean },
 ): CustomHandlers {
   const { environment, merge_filter_on_create } = options;
 
+  /** Logs an error of a handler, and returns an `internal` error that does not reveal it. */
   function logHandlerError(handler: string, message: string, error?: unknown): ServiceError {
     environment.log({ level: "error", message, handler, ...(error === undefined ? {} : { error }) });
     return new ServiceError("internal", "Internal server error", { cause: error });
@@ -58,6 +60,10 @@ export function createCustomHandlers(
     return new HandlerRefusal(status, text, readRefusalHeaders(headers));
   }
 
+  /**
+   * Calls a handler and resolves with its result. Rejects with the refusal that it throws, with `internal` for other errors, and
+   * with `auth_timeout` after `HANDLER_TIMEOUT_MS`, which does not stop the handler. Logs the latter two.
+   */
   function callHandler(handler: string, call: () => unknown): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const cancel = environment.timer(HANDLER_TIMEOUT_MS, () => {
@@ -69,7 +75,10 @@ export function createCustomHandlers(
     });
   }
 
-  /** Returns the filter of a result. Throws `forbidden` for false, and `internal`, logged, for other values. */
+  /**
+   * Returns the filter of a handler's result: an empty one for undefined, null and true. Throws `forbidden` for false, and
+   * `internal`, logged, for other values.
+   */
   function readHandlerFilter(handler: string, result: unknown): Filter {
     if (result === undefined || result === null || result === true) return [];
     if (result === false) throw new ServiceError("forbidden", "Forbidden");
@@ -134,7 +143,10 @@ function parseUser(result: unknown): AuthUser | null {
   };
 }
 
-/** Reads an object, a list of pairs or `Headers`. Leaves out headers that a response cannot have or that frame it. */
+/**
+ * Returns the headers of an object, a list of pairs or `Headers`; `{}` for other values. Omits invalid headers and those that
+ * frame the response.
+ */
 function readRefusalHeaders(input: unknown): Readonly<Record<string, string>> {
   if (typeof input !== "object" || input === null) return {};
   const pairs = Symbol.iterator in input ? [...(input as Iterable<unknown>)] : Object.entries(input);

@@ -85,6 +85,7 @@ export class HandlerRefusal extends ServiceError {
   override readonly reason: ErrorReason;
   constructor(status: number, message: string, headers: Readonly<Record<string, string>>) {
     super(status === 401 ? "unauthenticated" : "forbidden", message);
+    // Callers of `service.as` see this name: it stays.
     this.name = "AuthRefusal";
     // A host that says 404 hides what there is.
     this.reason = status === 404 ? "not_found" : this.code;
@@ -171,7 +172,10 @@ const HANDLERS_SCHEMA = strictSection(
   "there is no such event (use names such as threads:create)",
 );
 
-/** Returns the problems of `auth.custom`, each as one line. */
+/**
+ * Returns the problems of `auth.custom`, each as one line: handlers of unknown events, or no `authenticate`. Empty if there are
+ * none.
+ */
 export function findAuthProblems(custom: unknown): readonly string[] {
   const handlers = readHandlers(custom);
   if (handlers) return findProblems(HANDLERS_SCHEMA, handlers.on, "auth", "custom", "on");

@@ -17,8 +17,9 @@ export const SERVICE_PERMISSIONS: readonly Permission[] = PERMISSIONS.filter((na
 export const isOrganizationPermission = (permission: Permission): boolean => permission.startsWith("organization:");
 
 /**
- * Returns the memberships of a key for these workspaces. Without a list, the permissions are granted on the organization and
- * apply to all of its workspaces; with one, only `organization:` permissions are.
+ * Returns the memberships of a key. Without a list of workspaces, all permissions are granted on the organization and apply to
+ * all of its workspaces. With one, `organization:` permissions are granted on the organization and the others on each workspace.
+ * Memberships without permissions are omitted.
  */
 export function createMemberships(
   subject_id: string,
@@ -74,8 +75,8 @@ export async function loadOwnerCaller(identity: IdentityStore, now = 0): Promise
 }
 
 /**
- * Resolves memberships to permissions: those on the organization, except `organization:` ones, apply to all workspaces. Leaves
- * out workspaces without permissions. `projects` are sorted, oldest first, and the oldest of each workspace is returned.
+ * Resolves memberships to permissions: those on the organization, except `organization:` ones, apply to all workspaces. Omits
+ * workspaces without permissions. `projects` are sorted, oldest first, and the oldest of each workspace is returned.
  */
 function resolvePermissions(
   organization_id: string,
@@ -111,8 +112,8 @@ const CHECKSUM_CHARS = 10;
 const KEY_AFTER_PREFIX = /^_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}$/;
 
 /**
- * Makes a new key. `draw` returns a random UUID (version 4) from a cryptographic source. One UUID has only 122 random bits, so the key
- * takes 128 bits of the hash of two.
+ * Returns a new key, which is stored nowhere. `randomUuid` returns a UUID (version 4) from a cryptographic source. One UUID has
+ * only 122 random bits, so the key takes 128 bits of the hash of two.
  */
 export async function generateKey(prefix: string, kind: KeyKind, randomUuid: () => string): Promise<string> {
   const random = await sha256(`${randomUuid()}${randomUuid()}`);
@@ -120,12 +121,12 @@ export async function generateKey(prefix: string, kind: KeyKind, randomUuid: () 
   return `${body}_${await computeChecksum(body)}`;
 }
 
-/** The public form of a key: prefix, kind and the last digits. */
+/** Returns the public form of a key: prefix, kind and the last digits. */
 export function toShortKey(key: string, digits = 4): string {
   return `${key.slice(0, -(SECRET_CHARS + 1 + CHECKSUM_CHARS))}...${key.slice(-digits)}`;
 }
 
-/** The stored form of a key: SHA-256 in hex. */
+/** Returns the stored form of a key: SHA-256 in hexadecimal. */
 export function hashKey(key: string): Promise<string> {
   return sha256(key);
 }

@@ -52,27 +52,29 @@ export interface Principal {
 
 export interface Access {
   /**
-   * The caller of a platform route. `user`: the user that the host's code acts for, which skips custom authentication. Errors:
-   * unauthenticated, forbidden (an organization or workspace without access).
+   * Returns the caller of a platform route, limited to the organization and workspace that the headers name. `user` is the user
+   * for whom the host's code acts, which skips custom authentication. Creates the default rows in mode `none`. Throws
+   * `unauthenticated`, or `forbidden` for an organization or workspace without access.
    */
   caller(request: Request, user?: AuthUser | null): Promise<Caller>;
   /**
-   * The caller of a deployment route, with `user` as above. Errors: unauthenticated, forbidden, not_found (the key has no access to
-   * this deployment), unsupported_type.
+   * Returns the caller of a deployment route, with `user` as in `caller`. Throws `unauthenticated`, `forbidden` if a permission
+   * is missing, `not_found` if the key has no access to this deployment, and `unsupported_type`.
    */
   principal(request: Request, accessLevel: AccessLevel, user?: AuthUser | null): Promise<Principal>;
-  /** The user of custom authentication for whom the host's code acts. */
+  /** Returns the principal of a user of custom authentication for whom the host's code acts. Stores the user if it is new. */
   user(user: AuthUser): Promise<Principal>;
   /**
-   * Runs the host's authorization, or that of shared agents. Returns the value it leaves, and what the caller can see. Errors:
-   * forbidden, unavailable, internal.
+   * Authorizes a call by the host's handlers or, without these, by the filter on threads of shared agents. Returns the value,
+   * which a handler may have changed and a filter may have given metadata, and a filter of what the caller can see. Throws the
+   * refusal, `unavailable` or `internal`.
    */
   authorize<Value extends object>(
     principal: Pick<Principal, "user" | "threads">,
     event: AuthEvent,
     value: Value,
   ): Promise<{ readonly value: Value; readonly visibility: Visibility }>;
-  /** The workspaces that the caller may read, by name. */
+  /** Returns a page of the workspaces that the caller may read, sorted by name. */
   workspaces(
     caller: Caller,
     page: { readonly limit: number; readonly offset: number },
@@ -204,6 +206,7 @@ export function createAccess(options: AccessOptions): Access {
     agent: (name) => coalesce(`agent ${name}`, 0, () => getAgent(name)),
   };
   const ensureUserId = createUserIdLookup(options);
+  /** Returns the principal of a custom user, which sees all threads unless a handler limits it. Stores the user if it is new. */
   const toUserPrincipal: Access["user"] = async (user) => ({
     ...anonymousPrincipal,
     user_id: await ensureUserId(user),
@@ -225,7 +228,10 @@ export function createAccess(options: AccessOptions): Access {
     };
   }
 
-  /** Tries an API key first, then custom authentication, which may use the same header for its tokens. */
+  /**
+   * Returns the caller of a valid API key, else that of custom authentication, which may use the same header for its tokens.
+   * Stores a user that is new. Throws what the host's handler throws.
+   */
   async function authenticateCustomCaller(customHandlers: CustomHandlers, request: Request): Promise<Caller> {
     const key = request.headers.get("x-api-key");
     return (key ? await findCaller(key) : null) ?? (await toUserCaller(await customHandlers.authenticate(request)));

@@ -6,7 +6,9 @@ import { HandlerRefusal } from "./custom.ts";
 
 const REFUSAL_CODES: ReadonlySet<string> = new Set(["unauthenticated", "forbidden", "not_found"]);
 
-/** A storage failure, or a handler of the host that fails, says nothing about the access. */
+/**
+ * Returns true if an error denies access. A storage failure, or a handler of the host that fails, says nothing about the access.
+ */
 function isRefusal(error: unknown): error is ServiceError {
   if (error instanceof HandlerRefusal) return error.status < 500 && error.status !== 408 && error.status !== 429;
   return error instanceof ServiceError && REFUSAL_CODES.has(error.code);

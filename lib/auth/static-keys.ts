@@ -16,7 +16,7 @@ const DEFAULTS: Omit<Required<StaticIdentityOptions>, "keys"> = {
 };
 
 /**
- * Makes a read-only IdentityStore of these accounts. Verbs that change accounts reject with `forbidden`, except for revoking a key,
+ * Creates a read-only IdentityStore of these accounts. Methods that change accounts reject with `forbidden`, except for revoking a key,
  * which lasts until the process ends. Ids of rows without one are derived from their names, so every process has the same ids.
  * Throws a ConfigError with every problem.
  *

@@ -149,8 +149,8 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       return { organization, workspace, project: listProjects(projects, workspace.id)[0] as ProjectRow };
     },
     /**
-     * Keeps the row of the deployment in memory. An existing one keeps its owner. `parent_not_found` for an unknown owner,
-     * workspace or project.
+     * Keeps the row of the deployment in memory and returns `{ kind: "made", row }`. An existing one keeps its owner and whether
+     * it is shared. Creates a workspace or project whose name is missing. Returns `parent_not_found` for an unknown owner or id.
      */
     async registerDeployment({ owner_user_id = null, shared = false, ...placement }, now) {
       const rows = await ready;
@@ -168,7 +168,7 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
     async getDeployment(name) {
       return deployments.get(name) ?? null;
     },
-    /** Changes the row in memory. Returns null for an unknown deployment or owner. */
+    /** Changes the row in memory and returns it. Returns null, and changes nothing, for an unknown deployment or owner. */
     async updateDeployment(name, { owner_user_id, shared }) {
       const { users } = await ready;
       const row = deployments.get(name);
@@ -182,6 +182,10 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       return [...deployments.values()].filter((row) => row.organization_id === organization_id).sort(compareBy("name"));
     },
 
+    /**
+     * Returns the key with this hash, also a revoked one, with its memberships and all workspaces and projects. Returns null for
+     * an unknown one.
+     */
     async findKey(key_hash) {
       const { keys, memberships, workspaces, projects } = await ready;
       const key = [...keys.values()].find((row) => row.key_hash === key_hash);
@@ -199,7 +203,10 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       const key = keys.get(id);
       if (key && (key.last_used_at ?? 0) <= now - KEY_TOUCH_INTERVAL_MS) keys.set(id, { ...key, last_used_at: now });
     },
-    /** Revokes the key until the process ends. Returns null for an unknown one. */
+    /**
+     * Revokes a key, by id or short form, until the process ends, and returns it. A revoked key keeps its first time. Returns
+     * null for an unknown one.
+     */
     async revokeKey(organization_id, key, now) {
       const { organization, keys } = await ready;
       const row = [...keys.values()].find(({ id, short_key }) => id === key || short_key === key);
@@ -208,10 +215,12 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       keys.set(row.id, revoked);
       return revoked;
     },
+    /** Returns at most `limit` keys, in the order of the options; none for another organization. */
     async listKeys({ organization_id, limit }) {
       const { organization, keys } = await ready;
       return (organization_id ?? organization.id) === organization.id ? [...keys.values()].slice(0, limit) : [];
     },
+    /** Returns the workspaces or projects of these parents, sorted by name. */
     async listUnits<Kind extends UnitKind>(kind: Kind, parent_ids: readonly string[]) {
       const { workspaces, projects } = await ready;
       const rows: { readonly [K in UnitKind]: readonly UnitRows[K][] } = {
@@ -221,6 +230,7 @@ export function createStaticStore(options: Required<StaticIdentityOptions>): Ide
       const unitRows: readonly UnitRows[Kind][] = rows[kind];
       return [...unitRows].sort(compareBy("name"));
     },
+    /** Returns a user by id or email; null if there is none. */
     async getUser(user) {
       const { users } = await ready;
       return users.get(user) ?? [...users.values()].find(({ email }) => email === user) ?? null;
@@ -294,14 +304,14 @@ async function resolveProject(
 const listProjects = (projects: ReadonlyMap<string, ProjectRow>, workspace_id: string): ProjectRow[] =>
   [...projects.values()].filter((project) => project.workspace_id === workspace_id);
 
-/** The workspace with this name; added when missing. */
+/** Returns the workspace with this name, which is added to the rows if it is missing. */
 function ensureWorkspace(rows: StaticRows, name: string, created_at: number): Promise<WorkspaceRow> {
   const { organization, workspaces } = rows;
   const row = { organization_id: organization.id, name, created_at, deleted_at: null };
   return findOrAdd(workspaces, "workspace", organization.id, row, () => true);
 }
 
-/** The project with this name in the workspace; added when missing. */
+/** Returns the project of this name in the workspace, which is added to the rows if it is missing. */
 function ensureProject(
   { projects }: StaticRows,
   workspace_id: string,
@@ -339,7 +349,7 @@ async function deriveId(kind: string, parent: string, name: string, time = 0): P
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
 }
 
-/** Returns a comparison by code points, as databases sort. */
+/** Returns a function that compares two rows by this member, by code points, as databases sort. */
 const compareBy =
   <Key extends string>(key: Key) =>
   (a: { readonly [_ in Key]: string }, b: { readonly [_ in Key]: string }): number => {

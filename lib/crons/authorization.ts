@@ -1,4 +1,7 @@
-/** Authorizes the creation of crons, and with it the runs of these crons. */
+/**
+ * Authorizes the creation of crons, and with it the runs of these crons. The other operations on crons need one event each:
+ * their rows are in `lib/service/operations.ts`.
+ */
 import type { InternalAssistants } from "../assistants/mod.ts";
 import type { Authorizer } from "../auth/authorizer.ts";
 import { createNewRunAuthorizer, type RunEvent } from "../runs/authorization.ts";
@@ -11,7 +14,11 @@ interface InternalResources {
   readonly assistants: Pick<InternalAssistants, "isDefault">;
 }
 
-/** Returns `create`, which authorizes the cron and its runs. The runs are not authorized again when they start. */
+/**
+ * Returns `create`, which authorizes the assistant, the cron and then its runs, and creates the cron with the changes of the
+ * handlers. The runs are not authorized again when they start. Throws the refusals of the handlers, and `forbidden` for
+ * metadata with which the caller could not see the cron.
+ */
 export const authorizeCreateCron = (
   authorizer: Authorizer<"crons:create" | RunEvent>,
   { crons, assistants }: InternalResources,

@@ -70,8 +70,9 @@ class CronFiringHandler implements FiringHandler {
   }
 
   /**
-   * Handles the due fire times of a cron: creates a run for the latest and records the others as skipped. Returns false if that
-   * failed or the rows kept changing, which is logged. Never rejects.
+   * Handles the due fire times of a cron: creates a run for the latest and records the others as skipped. Returns true when
+   * none is due any more, also on a stop and for a refused run. Returns false if that failed or the rows kept changing, which
+   * is logged. Never rejects.
    */
   async handle(cron: CronRow): Promise<boolean> {
     const { environment } = this.#options;
@@ -86,11 +87,14 @@ class CronFiringHandler implements FiringHandler {
   }
 
   /**
-   * Disables a cron that has failed at least so often in a row: stores the reason in its metadata and logs it. Does nothing if it
-   * is disabled, deleted or has succeeded meanwhile.
+   * Disables a cron with at least `failures` failures in a row: removes its next fire time, stores the reason in its metadata
+   * and logs that. Does nothing if it is disabled, deleted or has succeeded meanwhile. Rejects if the storage fails.
    */
   async disable({ cron_id }: CronRow, failures: number): Promise<void> {
     const { storage, scope, environment } = this.#options;
+    /**
+     * Returns the cron disabled, with the reason in its metadata. Returns the same row if it is disabled or has fewer failures.
+     */
     const next = (row: CronRow): CronContent => {
       if (!row.enabled || row.failures < failures) return row;
       const disabled_reason = `${row.failures} runs in a row have failed`;
@@ -102,8 +106,8 @@ class CronFiringHandler implements FiringHandler {
   }
 
   /**
-   * Handles fire times until none is due, or disables the cron after too many failures. Returns false if the rows changed during
-   * each of several tries; true on shutdown.
+   * Handles fire times until none is due, or disables the cron after too many failures. Returns true then, for a deleted cron,
+   * and on a stop; false if the rows changed during each of several tries.
    */
   async #handleDueFireTimes(cron: CronRow): Promise<boolean> {
     const { storage, scope, environment, max_failures } = this.#options;
@@ -123,8 +127,9 @@ class CronFiringHandler implements FiringHandler {
   }
 
   /**
-   * Handles one batch of fire times from `first` on, and returns the result of the storage. Starts the run, and counts and logs
-   * skipped times. A run that is refused is recorded as a skip.
+   * Handles one batch of fire times from `first` on, and returns the result of the storage. Starts the created run, and counts
+   * and logs skipped times. A run that cannot be created is recorded as a skip. Does so without the run, if its fire time has
+   * fired before.
    */
   async #handleBatch(cron: CronRow, first: number, now: number): Promise<FireCronResult["kind"]> {
     const { storage, scope, runs, misfire_grace_ms } = this.#options;
@@ -156,13 +161,16 @@ class CronFiringHandler implements FiringHandler {
     return result.kind;
   }
 
-  /** Returns true if the cron is still enabled and as it was read. */
+  /** Reads the cron again, and returns true if it is enabled and has this revision and next fire time. */
   async #isUnchanged({ cron_id, revision }: CronRow, next_run_date: number): Promise<boolean> {
     const row = await this.#options.storage.getCron(this.#options.scope, cron_id);
     return row?.enabled === true && row.revision === revision && row.next_run_date === next_run_date;
   }
 
-  /** Returns the run to create, or null, logged, if it is refused and a retry cannot help. Rethrows other errors. */
+  /**
+   * Returns the run to create, which is not stored. Returns null, and logs the reason, if it is refused and a retry cannot
+   * help. Rethrows outages, a full disk and other errors.
+   */
   async #prepareRun(cron: CronRow): Promise<CreateRun | null> {
     const { scope, environment, runs } = this.#options;
     try {
@@ -175,7 +183,7 @@ class CronFiringHandler implements FiringHandler {
     }
   }
 
-  /** Counts and logs the fire times that were skipped. */
+  /** Counts and logs the fire times that were skipped, with one log record for each reason. Stores nothing. */
   #record(cron_id: string, skips: FireCron["skipped"]): void {
     for (const reason of new Set(skips.map((skip) => skip.reason))) {
       const times = skips.filter((skip) => skip.reason === reason).map(({ scheduled_at }) => scheduled_at);
@@ -189,7 +197,8 @@ class CronFiringHandler implements FiringHandler {
 
 /**
  * Decides about a batch of due fire times: those older than the grace time are missed, the latest fires, and the others are
- * superseded. While more are due, none fires. Ignores fire times older than the retention of firings.
+ * superseded. `fire_at` is null if more are due after the batch, or the latest is too old. `next_run_date` is the time after
+ * the batch, null if there is none. Ignores fire times older than the retention of firings.
  */
 function planFirings(
   { nextFireTime, fireTimesUntil }: Schedules,
@@ -214,7 +223,7 @@ function planFirings(
   };
 }
 
-/** Returns the request that creates a run of the cron. */
+/** Returns the request that creates a run of the cron: its payload, with the metadata of the cron and its id. */
 export function toCronRunRequest(
   cron: Pick<CronRow, "cron_id" | "assistant_id" | "on_run_completed" | "payload" | "metadata">,
 ): RunCreate {

@@ -2,14 +2,14 @@
 
 import type { InternalResource } from "../auth/authorizer.ts";
 import type { Environment } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
 import type { IsoTime, Uuid } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import type { InternalRuns, Run } from "../runs/mod.ts";
 import { parseTime } from "../storage/cursor.ts";
-import type { CronRow, CronStorage, RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
+import type { RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
 import { toCronRunOrigin, toCronRunRequest } from "./firing-handler.ts";
 import { loadSchedules } from "./lazy-schedule.ts";
+import { requireCron } from "./require-cron.ts";
 import type { Timing } from "./schedule.ts";
 
 /** A firing by schedule or by hand; times are ISO 8601, UTC. */
@@ -73,16 +73,6 @@ export interface CronFiringOptions {
   readonly max_failures: number | null;
 }
 
-export const cronNotFoundError = (cron_id: string): ServiceError =>
-  new ServiceError("not_found", `Cron ${cron_id} not found`);
-
-/** Returns the row of a cron. Throws `not_found`. */
-export async function requireCron(storage: CronStorage, scope: Scope, cron_id: string): Promise<CronRow> {
-  const row = await storage.getCron(scope, cron_id.toLowerCase());
-  if (!row) throw cronNotFoundError(cron_id);
-  return row;
-}
-
 /** Creates the operations on fire times of crons: a preview, details with past firings, and a run by hand. */
 export function createCronFirings({
   storage,
@@ -91,7 +81,10 @@ export function createCronFirings({
   runs,
   max_failures,
 }: CronFiringOptions): InternalResource<CronFirings> {
-  /** Returns the newest firings of a cron. The run of one is null if it is deleted or the caller may not see it. */
+  /**
+   * Returns the newest past firings of a cron, at most `MAX_LISTED_FIRINGS`. Status and thread of a run are null if it is
+   * deleted or the caller may not see it; its id stays.
+   */
   async function listFirings(scope: Scope, cron_id: string): Promise<readonly Firing[]> {
     const firings = await storage.listCronFirings(deploymentScope, cron_id, { limit: MAX_LISTED_FIRINGS, offset: 0 });
     const runs = await Promise.all(
@@ -119,7 +112,10 @@ export function createCronFirings({
       return { next: await listFireTimes(timing, environment.now(), limit) };
     },
 
-    /** Returns the state, the next fire times and the newest firings of a cron. Throws `not_found`. */
+    /**
+     * Returns the state, the next fire times and the newest past firings of a cron. `disabled_reason` is null unless the
+     * service has disabled it. The fire times are those of the schedule, also for a disabled cron. Throws `not_found`.
+     */
     async inspect(scope, cron_id) {
       const cron = await requireCron(storage, scope, cron_id);
       const { enabled, failures, metadata } = cron;
@@ -132,7 +128,10 @@ export function createCronFirings({
       };
     },
 
-    /** Creates a run of the cron now, also of a disabled one, and records it as a firing by hand. The schedule stays. */
+    /**
+     * Creates a run of the cron now, also of a disabled one, and then records it as a firing by hand. The schedule does not
+     * change. Throws `not_found`, and what the creation of the run throws.
+     */
     async run(scope, cron_id) {
       const cron = await requireCron(storage, scope, cron_id);
       const run = await runs.create(deploymentScope, cron.thread_id, toCronRunRequest(cron), toCronRunOrigin(cron));
@@ -146,7 +145,7 @@ export function createCronFirings({
   };
 }
 
-/** Returns the next fire times after `now`, at most `limit`. */
+/** Returns the next fire times after `now` as ISO texts, at most `limit`; fewer or none if the schedule ends. */
 async function listFireTimes(timing: Timing, now: number, limit: number): Promise<string[]> {
   const { nextFireTime } = await loadSchedules();
   const fireTimes: string[] = [];

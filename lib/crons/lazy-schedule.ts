@@ -3,7 +3,10 @@ export type Schedules = typeof import("./schedule.ts");
 
 let loading: Promise<Schedules> | undefined;
 
-/** Returns the functions of schedule.ts. Caches the promise, so that later calls do not wait for an import. */
+/**
+ * Returns the functions of schedule.ts, imported at the first call. Keeps the promise, so that later calls do not wait for an
+ * import.
+ */
 export function loadSchedules(): Promise<Schedules> {
   loading ??= import("./schedule.ts");
   return loading;

@@ -48,7 +48,7 @@ class PollingCronScheduler implements CronScheduler {
     this.#startPoll();
   }
 
-  /** Polls at this time, unless a poll is due before it. */
+  /** Polls at this time at the latest. During a poll, the time counts for the next one. */
   wakeAt(time: number): void {
     if (this.#polling) this.#requestedAt = Math.min(this.#requestedAt, time);
     else if (time < this.#timerAt) this.#schedule(time);
@@ -58,20 +58,23 @@ class PollingCronScheduler implements CronScheduler {
     return { ...this.#counters, skipped: { ...this.#counters.skipped } };
   }
 
-  /** Stops the polls and waits for the running one, for a limited time. */
+  /** Stops the polls, and resolves when the running one has ended, or after `STOP_TIMEOUT_MS`. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     this.#cancelTimer();
     if (this.#polling) await withTimeout(this.#options.environment, STOP_TIMEOUT_MS, this.#polling, undefined);
   }
 
-  /** Starts a poll, which takes over all requested times. */
+  /** Starts a poll in the background. The times that were requested until now are forgotten, because the poll handles them. */
   #startPoll(): void {
     this.#requestedAt = Number.POSITIVE_INFINITY;
     this.#polling = this.#poll();
   }
 
-  /** Sets the timer of the next poll to this time, at the latest to the poll interval. Does nothing on shutdown. */
+  /**
+   * Sets the timer of the next poll, instead of the one before, to this time, but at most the poll interval ahead. A time in
+   * the past polls at once. Does nothing during a stop.
+   */
   #schedule(time: number): void {
     if (this.#isStopping) return;
     this.#cancelTimer();
@@ -106,7 +109,7 @@ class PollingCronScheduler implements CronScheduler {
     this.#schedule(Math.min(nextAt, this.#requestedAt));
   }
 
-  /** Imports and creates the handler at the first call, and returns it. */
+  /** Imports and creates the handler of firings at the first call, and returns the same one later. */
   async #loadHandler(): Promise<FiringHandler> {
     this.#handler ??= (await import("./firing-handler.ts")).createFiringHandler(
       this.#options,
@@ -116,7 +119,10 @@ class PollingCronScheduler implements CronScheduler {
     return this.#handler;
   }
 
-  /** Disables the crons whose runs have failed too often in a row. */
+  /**
+   * Disables enabled crons whose runs have failed too often in a row, at most a batch of them. Does nothing without
+   * `max_failures`.
+   */
   async #disableFailing(): Promise<void> {
     const { storage, scope, max_failures } = this.#options;
     if (max_failures === null) return;
@@ -142,7 +148,7 @@ class PollingCronScheduler implements CronScheduler {
     }
   }
 
-  /** Deletes records of old firings once an hour. */
+  /** Deletes records of firings older than `FIRING_RETENTION_MS`, in batches. Does nothing within an hour after the last time. */
   async #deleteOldFirings(): Promise<void> {
     const { storage, scope, environment } = this.#options;
     const now = environment.now();
@@ -154,6 +160,7 @@ class PollingCronScheduler implements CronScheduler {
   }
 }
 
+/** Returns counters that are all 0. */
 const createFiringCounters = (): FiringCounters => ({
   fired: 0,
   skipped: { thread_busy: 0, thread_full: 0, deployment_full: 0, missed: 0, superseded: 0, refused: 0 },
@@ -169,7 +176,8 @@ type CronLoopOptions = Omit<CronOptions, "wakeAt"> &
   };
 
 /**
- * Creates the resource of crons and starts their scheduler if `enabled`. The code of the resource is imported at the first call.
+ * Creates the resource of crons, and their scheduler, which starts to poll, if `enabled`. Without it, crons do not fire and the
+ * counters are 0. The code of the resource is imported at the first call. `stop` stops the scheduler.
  */
 export function createCronLoop(options: CronLoopOptions): CronLoop {
   const scheduler = options.enabled ? new PollingCronScheduler(options) : null;

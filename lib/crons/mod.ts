@@ -14,14 +14,9 @@ import { requireStillVisible } from "../storage/visibility.ts";
 import { redactUrl } from "../webhooks/policy.ts";
 import { CRON_RUN_OPTIONS, type CronRunOptions } from "./cron-run.ts";
 import { toCronRunRequest } from "./firing-handler.ts";
-import {
-  type CronFiringOptions,
-  type CronFirings,
-  createCronFirings,
-  cronNotFoundError,
-  requireCron,
-} from "./firings.ts";
+import { type CronFiringOptions, type CronFirings, createCronFirings } from "./firings.ts";
 import { loadSchedules, type Schedules } from "./lazy-schedule.ts";
+import { cronNotFoundError, requireCron } from "./require-cron.ts";
 import type { Timing } from "./schedule.ts";
 
 export type { SchedulePreview } from "./firings.ts";
@@ -106,13 +101,16 @@ export interface CronOptions extends CronFiringOptions {
 export function createCrons(options: CronOptions): InternalCrons {
   const { storage, scope: deploymentScope, environment, runs, assistants, wakeAt } = options;
 
-  /** Calls `wakeAt` with the cron's next fire time and returns the cron in its JSON form. */
+  /** Returns the cron in its JSON form, and wakes the scheduler at its next fire time, if it has one. */
   function scheduleCron(row: CronRow): Cron {
     if (row.next_run_date !== null) wakeAt(row.next_run_date);
     return toCron(row);
   }
 
-  /** Replaces a graph id in the query by the id of its default assistant. Returns null for an unknown assistant. */
+  /**
+   * Returns the query with the id of the assistant, which may be a graph id that stands for its default assistant. Returns null
+   * for an unknown assistant.
+   */
   async function resolveQuery({ assistant_id, ...query }: CronQuery): Promise<CronQuery | null> {
     if (assistant_id === undefined) return query;
     const id = await assistants.findId(assistant_id);
@@ -122,8 +120,8 @@ export function createCrons(options: CronOptions): InternalCrons {
   return {
     ...createCronFirings(options),
     /**
-     * Creates a cron, and its thread if it may. Prepares its first run, and throws what that throws. Throws `invalid` or
-     * `not_found`.
+     * Creates a cron and wakes the scheduler. Prepares its first run without storing it, and throws what that throws. Creates a
+     * missing thread if the request allows it. Throws `invalid`, and `not_found` for thread or assistant.
      */
     async create(scope, thread_id, request, origin = {}) {
       const now = environment.now();
@@ -161,6 +159,7 @@ export function createCrons(options: CronOptions): InternalCrons {
         const { thread_id, user_id } = before;
         await runs.prepare(deploymentScope, thread_id, toCronRunRequest({ ...before, ...changedContent }), { user_id });
       }
+      /** Returns the content after the patch. Throws `forbidden` for metadata with which the caller would not see the cron. */
       const next = (cron: CronRow): CronContent => {
         const content = applyPatch(schedules, cron, patch, now);
         requireStillVisible(scope, content.metadata);
@@ -175,7 +174,10 @@ export function createCrons(options: CronOptions): InternalCrons {
       if (!(await storage.deleteCron(scope, cron_id.toLowerCase()))) throw cronNotFoundError(cron_id);
     },
 
-    /** Returns a page of crons; empty for an unknown assistant. */
+    /**
+     * Returns a page of crons, the newest first and 10 without other options, with the total and the next offset, null at the
+     * end. Empty for an unknown assistant.
+     */
     async search(scope, query = {}) {
       const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...conditions } = query;
       const filter = await resolveQuery(conditions);
@@ -203,7 +205,7 @@ function mergePayload(request: CronRunOptions, before: JsonObject = {}): JsonObj
   return Object.fromEntries(merged.filter(([, value]) => value !== null)) as JsonObject;
 }
 
-/** Parses and validates the timing of a request. Throws `invalid`; the text names the field. */
+/** Returns the timing of a request, with null for a missing time zone or end. Throws `invalid`; the text names the field. */
 function parseTiming({ validateTiming }: Schedules, { schedule, timezone, end_time }: CronCreate, now: number): Timing {
   const timing = { schedule, timezone: timezone ?? null, end_time: parseEndTime(end_time ?? null, now) };
   validateTiming(timing);
@@ -227,8 +229,8 @@ function parseEndTime(text: string | null, now: number): number | null {
 }
 
 /**
- * Returns what happens to the thread of a run: null on a thread of the cron's own, else `delete` by default. Throws `invalid` if
- * a value was requested for a cron on a thread.
+ * Returns what happens to the threads of runs: null for a cron on a thread, else the requested value, `delete` by default.
+ * Throws `invalid` if a value was requested for a cron on a thread.
  */
 function resolveOnRunCompleted(thread_id: string | null, requested: OnRunCompleted | null): OnRunCompleted | null {
   if (thread_id === null) return requested ?? "delete";
@@ -281,7 +283,10 @@ interface CronRequest {
   readonly now: number;
 }
 
-/** Returns the content of a new cron, enabled by default, with its first fire time. Throws `invalid`. */
+/**
+ * Returns the content of a new cron, enabled by default, with its first fire time; null for that if it is disabled or never
+ * fires. Throws `invalid`.
+ */
 function toNewCron(
   schedules: Schedules,
   { cron_id, thread_id, request, now }: CronRequest,
@@ -299,7 +304,7 @@ function toNewCron(
   };
 }
 
-/** Returns the request of the first run of a cron that is not stored yet. */
+/** Returns the request of the first run of a cron that is not stored yet. It has `if_not_exists` only for a cron on a thread. */
 function toFirstRunRequest(
   cron: CronContent & { cron_id: string },
   { assistant_id, if_not_exists }: CronCreate,
@@ -318,6 +323,7 @@ const toStoredUser = ({ identity, permissions, display_name, is_authenticated }:
   is_authenticated,
 });
 
+/** Converts a row, with redacted payload and ISO times. The user's `auth_user` and the failures are not part of it. */
 function toCron(row: CronRow): Cron {
   return {
     cron_id: row.cron_id,
@@ -337,7 +343,10 @@ function toCron(row: CronRow): Cron {
   };
 }
 
-/** Omits credentials, and redacts the query of the webhook, which may contain a secret of the receiver. */
+/**
+ * Returns the payload without credentials, and with `?…` for the query of the webhook, which may contain a secret of the
+ * receiver.
+ */
 function redactPayload(payload: JsonObject): JsonObject {
   const { webhook, ...runOptions } = payload;
   return { ...redactKwargs(runOptions), ...(typeof webhook === "string" ? { webhook: redactUrl(webhook) } : {}) };

@@ -13,7 +13,10 @@ export interface Timing {
 
 const NICKNAMES = new Set(["@hourly", "@daily", "@weekly", "@monthly", "@yearly"]);
 
-/** Throws `invalid` if `schedule` or `timezone` is not valid, or the schedule never fires. */
+/**
+ * Throws `invalid`, which names the field, if `schedule` or `timezone` is not valid, or the schedule never fires. Null is a
+ * valid time zone. The end time is not checked.
+ */
 export function validateTiming({ schedule, timezone }: Timing): void {
   const fields = normalizeSchedule(schedule);
   if (!NICKNAMES.has(fields) && fields.split(" ").length !== 5) {
@@ -42,7 +45,10 @@ export function nextFireTime(timing: Timing, after: number): number | null {
   return createFireTimeFinder(timing)(after);
 }
 
-/** Returns the fire times from `first`, which must be one, to `until` inclusive, at most `limit`. */
+/**
+ * Returns fire times in order, from `first` to `until` inclusive, at most `limit`. `first` must be one: it is returned
+ * unchecked.
+ */
 export function fireTimesUntil(timing: Timing, first: number, until: number, limit: number): number[] {
   const next = createFireTimeFinder(timing);
   const fireTimes: number[] = [];
@@ -56,7 +62,10 @@ export function fireTimesUntil(timing: Timing, first: number, until: number, lim
   return fireTimes;
 }
 
-/** Returns a function that finds the next fire time after a time; null if there is none before the end time. */
+/**
+ * Returns a function that finds the next fire time after a time; null if there is none before the end time. Without a time zone
+ * it computes in UTC.
+ */
 function createFireTimeFinder({ schedule, timezone, end_time }: Timing): (after: number) => number | null {
   const next = createCalculator(normalizeSchedule(schedule), timezone ?? "UTC");
   return (after) => {

@@ -41,7 +41,10 @@ export interface WorkerSlot {
   readonly scheduleSave: ScheduleSave;
   /** Returns true if the event loop has not ticked for some time. */
   isLoopStalled(): boolean;
-  /** Schedules a claim at the time until which the run waits. */
+  /**
+   * Schedules a claim at the time until which the run waits. Does nothing for a time more than a minute ahead, which the poll
+   * finds.
+   */
   wakeAt(time: number): void;
   /** Creates a claim for the next run in this slot, to be sent with the end of this run. Returns null unless runs wait. */
   nextClaim(): NextClaim | null;

@@ -63,8 +63,8 @@ export interface AttemptParts extends AttemptBasis {
 }
 
 /**
- * Creates the parts of an attempt and connects them with its `control`. Starts nothing and reads no rows, except that the
- * heartbeat begins its timer.
+ * Creates the parts of an attempt and connects them with its `control`. Reads no rows and starts nothing but the timer of the
+ * heartbeat. Sets where the ids of the run's log continue.
  */
 export function createAttemptParts(basis: AttemptBasis, barrier: WriteBarrier, control: AttemptControl): AttemptParts {
   const { options, graph, claimed, state } = basis;
@@ -121,7 +121,10 @@ export function createAttemptParts(basis: AttemptBasis, barrier: WriteBarrier, c
   return { ...basis, retry, heartbeat, checkpoints, journal, spans, output, progress, job, recorder, mapper };
 }
 
-/** Returns which methods of events the attempt records. */
+/**
+ * Returns which thread events the attempt records: `none` for a stateless run or thread, `all` if the thread, the request or an
+ * open reader in this process needs all, else `state`.
+ */
 function selectRecordedMethods(
   { events }: AttemptOptions,
   { run, thread }: ClaimedRun,
@@ -150,6 +153,7 @@ function createCheckpoints(
   const { storage, scope, environment } = options;
   const { run, thread, resumed } = claimed;
   // The process may have stalled during a read: an executor must not begin with a lease that is over.
+  /** Retries a read while the lease holds, and renews a lease that ends soon before it resolves. */
   const readWithLease: typeof retry = async (read) => {
     const value = await retry(read);
     await control.ensureLease();
@@ -196,8 +200,9 @@ function createOutput(
 const DERIVED_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom", "tasks"];
 
 /**
- * Returns the members of the job without those that only the engine uses. Requests more stream modes than the client if the
- * engine derives frames or thread events from them.
+ * Returns the members of the job: the request without what only the engine uses, the ids, the user, and the configuration and
+ * metadata that the graph receives. Requests more stream modes than the client if the engine derives frames or thread events from
+ * them; `messages` is always `messages-tuple`.
  */
 function createJobMembers(
   { graph, claimed }: AttemptBasis,

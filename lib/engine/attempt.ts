@@ -257,8 +257,8 @@ class RunAttempt implements Attempt, AttemptControl {
 
   /**
    * Stops the attempt: aborts the signal of the executor and abandons the executor if it ignores that for `abandon_ms`. After
-   * `lease_lost` and `rolled_back` nothing is written any more. Returns false if an earlier reason has precedence or the attempt
-   * has ended.
+   * `lease_lost` and `rolled_back` nothing is written any more. Returns true if the attempt stops for this reason, also if it did
+   * before; false if another reason has precedence or the attempt has ended.
    */
   stop(reason: StopReason): boolean {
     const { slot, heartbeat, checkpoints } = this.#parts;
@@ -277,7 +277,10 @@ class RunAttempt implements Attempt, AttemptControl {
     return true;
   }
 
-  /** Abandons an executor that ignores its signal, so that it does not occupy its slot for ever. */
+  /**
+   * Sets a timer that, after `abandon_ms`, refuses further writes and abandons an executor that ignores its signal, so that it
+   * does not occupy its slot for ever. Cancelled when the executor settles.
+   */
   #abandonLater(): void {
     const { options, checkpoints } = this.#parts;
     const cancel = options.environment.timer(this.#abandon_ms, () => {
@@ -309,7 +312,7 @@ class RunAttempt implements Attempt, AttemptControl {
     return this.#parts.progress.save("all");
   }
 
-  /** Renews a lease that ends soon, until it is held or the attempt stops. */
+  /** Renews a lease that ends soon. Resolves when it is held or the attempt stops, and tries until then. Never rejects. */
   async ensureLease(): Promise<void> {
     const { options, heartbeat } = this.#parts;
     while (!this.#state.isStopped && heartbeat.isEnding()) {
@@ -352,13 +355,19 @@ class RunAttempt implements Attempt, AttemptControl {
     this.#parts.progress.scheduleSave();
   }
 
-  /** Saves what the executor has emitted. Resolves after a limit at the latest, and also if the save fails. */
+  /**
+   * Saves what the executor has emitted. Resolves when that is stored, after `MAX_FLUSH_MS` at the latest, and also if the save
+   * fails.
+   */
   async flushEmitted(): Promise<void> {
     const flushing = this.#flush().catch(() => {});
     await withTimeout(this.#parts.options.environment, MAX_FLUSH_MS, flushing, undefined);
   }
 
-  /** Saves until everything that was emitted is stored. While the end of the run is being stored, waits for that instead. */
+  /**
+   * Saves until every state that was put is stored, each time after some ticks and at most `MAX_FLUSH_SAVES` times. While the end
+   * of the run is being stored, waits for that instead.
+   */
   async #flush(): Promise<void> {
     const { options, progress } = this.#parts;
     const state = this.#state;

@@ -80,21 +80,30 @@ export class WorkerSlots {
     return (await Promise.all(this.findAttempts(run_id).map((attempt) => attempt.flushEmitted()))).length > 0;
   }
 
-  /** Stops this run when it starts, if a claim in flight brings it. Has no effect without such a claim. */
+  /**
+   * Stops this run when it starts, if a claim in flight brings it. Has no effect without such a claim. Drops all earlier reasons
+   * once there are `MAX_STOP_SIGNALS`.
+   */
   stopOnStart(run_id: string, reason: StopReason): void {
     if (!this.isClaiming()) return;
     if (this.#reasons.size >= MAX_STOP_SIGNALS) this.#reasons.clear();
     this.#reasons.set(run_id, reason);
   }
 
-  /** Has this run read its cancel flag when it starts, if a claim in flight brings it. Has no effect without such a claim. */
+  /**
+   * Makes this run read its cancel flag when it starts, if a claim in flight brings it. Has no effect without such a claim. Drops
+   * all earlier checks once there are `MAX_STOP_SIGNALS`.
+   */
   checkCancelOnStart(run_id: string): void {
     if (!this.isClaiming()) return;
     if (this.#checks.size >= MAX_STOP_SIGNALS) this.#checks.clear();
     this.#checks.add(run_id);
   }
 
-  /** Removes and returns the signals of a run. */
+  /**
+   * Removes and returns the signals for a run that arrived before its claim's response: the reason to stop it, undefined without
+   * one, and whether it must read its cancel flag.
+   */
   drainStopSignals(run_id: string): { readonly reason: StopReason | undefined; readonly check: boolean } {
     const reason = this.#reasons.get(run_id);
     this.#reasons.delete(run_id);
@@ -126,7 +135,10 @@ function createClaimTerms({ environment, lease_ms, worker, features }: ClaimOpti
   };
 }
 
-/** Returns a function that creates claims for any run that this process can execute. */
+/**
+ * Returns a function that creates a claim for any run that this process can execute, each with a new token. Reads the limits of
+ * the graphs once, now.
+ */
 function createClaimRequestBuilder(options: ClaimOptions): (now: number) => ClaimRequest {
   const graphs = options.executor.graphs();
   const limits = {
@@ -216,8 +228,8 @@ export class Claims {
   }
 
   /**
-   * Called when an attempt has ended. `claimed` is true if its end contained a claim, which looked for runs that its thread
-   * blocked.
+   * Wakes the claims after an attempt has ended, if runs may wait. `claimed` is true if its end contained a claim, which looked
+   * for runs that its thread blocked; these are then no reason to wake.
    */
   onSlotFreed(claimed: boolean): void {
     if (this.#hasBacklog || (this.#isBlocked && !claimed)) this.wake();
@@ -225,13 +237,14 @@ export class Claims {
 
   /**
    * Creates the claim that is sent with the end of a run, and tracks it until its `onResponse`. Returns null unless runs wait,
-   * and once per `POLL_MS`, so that a separate claim finds the runs of dead processes.
+   * while this process stops or has an expired lease, and once per `POLL_MS`, so that a separate claim finds the runs of dead
+   * processes.
    */
   createNextClaim(): NextClaim | null {
     const { slots, leases } = this.#parts;
     const now = this.#options.environment.now();
     const isDue = now - this.#claimedAt >= POLL_MS;
-    if (!slots.isOpen || !this.hasWaitingRuns() || leases.isBehind(now) || isDue) return null;
+    if (!slots.isOpen || !this.hasWaitingRuns() || leases.hasExpiredLease(now) || isDue) return null;
     const wakeUpsBefore = this.#wakeUps;
     const request = this.#createRequest(now);
     slots.endsWithClaim++;
@@ -261,7 +274,10 @@ export class Claims {
     }
   }
 
-  /** Stops claiming and cancels the retry. Tells other workers that runs may wait. */
+  /**
+   * Announces the waiting runs to other processes, and cancels the retry of a failed claim. A later wake still claims if a slot
+   * is open, so close the slots first.
+   */
   stop(): void {
     this.#announceBacklog();
     this.#cancelRetry();
@@ -319,21 +335,27 @@ export class Claims {
     return storage.claimRun(scope, this.#createRequest(now));
   }
 
-  /** Schedules another claim and notes that runs may wait. Replaces an earlier schedule. */
+  /** Notes that runs may wait, and schedules a wake after `RETRY_MS` in place of an earlier one. */
   #retryLater(): void {
     this.#hasBacklog = true;
     this.#cancelRetry();
     this.#cancelRetry = this.#options.environment.timer(RETRY_MS, () => this.wake());
   }
 
-  /** Announces waiting runs to other processes, except those for which this process has a free slot. */
+  /**
+   * Announces the waiting runs that were created here to other processes, and resets their number. Does nothing while this
+   * process has a free slot for each of them.
+   */
   #announceBacklog(): void {
     if (this.#unannounced <= this.#parts.slots.countFree()) return;
     this.#unannounced = 0;
     this.#publishWork();
   }
 
-  /** Announces runs for which this process has no slot, or whose thread another process may have to free. */
+  /**
+   * Signals to other processes that runs wait: this process has no slot for them, or another process may have to free their
+   * thread.
+   */
   #publishWork(): void {
     const { bus, scope } = this.#options;
     bus.publish("work", scope.deployment, "elsewhere");
@@ -343,11 +365,13 @@ export class Claims {
 /** Reserves slots for runs that start with their creation. Their claim is sent with `createRun`. */
 export interface Reservations {
   /**
-   * Reserves a slot and returns the claim for a run that is about to be created, or null without a free slot. Call `start` or
-   * `release` after it.
+   * Reserves a slot and returns the claim for a run that is about to be created. Returns null if no slot is free beside those for
+   * waiting runs, or a lease of this process has expired. Call `start` or `release` after it.
    */
   reserve(): LeaseTerms | null;
+  /** Starts an attempt of the run in its reserved slot. The claim is no longer tracked. */
   start(claimed: ClaimedRun): void;
+  /** Gives the slot back without a run, and claims for waiting runs. The claim is no longer tracked. */
   release(terms: LeaseTerms): void;
 }
 
@@ -361,7 +385,7 @@ export function createReservations(
     reserve() {
       const now = options.environment.now();
       // Waiting runs are older. A new run starts at once only if a slot remains for each of those created here.
-      if (slots.countFree() <= claims.countUnannounced() || leases.isBehind(now)) return null;
+      if (slots.countFree() <= claims.countUnannounced() || leases.hasExpiredLease(now)) return null;
       const terms = createClaimTerms(options, now);
       slots.reserved++;
       leases.trackClaim(terms);

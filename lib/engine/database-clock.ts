@@ -39,6 +39,7 @@ const DRIFT = 0.0005;
  * small steps. Resolves after the first measurement, and rejects if that fails. Later failures are logged, and the measurement is
  * repeated.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export async function startDatabaseClock({ environment, now }: DatabaseClockOptions): Promise<DatabaseClock> {
   const monotonic = environment.monotonic ?? environment.now;
   let current = await measureOffset();
@@ -77,6 +78,7 @@ export async function startDatabaseClock({ environment, now }: DatabaseClockOpti
     if (measured.error <= error || difference > measured.error + error) current = measured;
   }
 
+  /** Measures in the background, and adopts the result if it is better. A failure is logged, unless the clock is stopped. */
   function startMeasurement(): void {
     measuredAt = monotonic();
     isMeasuring = true;
@@ -90,6 +92,7 @@ export async function startDatabaseClock({ environment, now }: DatabaseClockOpti
       });
   }
 
+  /** Starts a measurement if one is due, or if the process has stalled and none is running. Schedules the next check. */
   function check(): void {
     const before = lastTimes;
     lastTimes = { monotonic: monotonic(), local: environment.now() };

@@ -91,7 +91,10 @@ export class EventRecorder {
     }
   }
 
-  /** Records the end of the run, which is its last event. */
+  /**
+   * Closes what is open, and records the end of the run, which is its last event. Returns a promise only if it must read events
+   * of earlier attempts first; it rejects if the storage keeps failing.
+   */
   recordEnd(end: RecordedEnd): Promise<void> | undefined {
     // Nothing was read if the run was stopped before this attempt began.
     return this.#recordAfterEarlier(() => this.#appendEnd(end));
@@ -108,8 +111,8 @@ export class EventRecorder {
   }
 
   /**
-   * Reads the events of earlier attempts of this run, page by page, to learn what they left open. A failed read leaves
-   * `#hasReadEarlier` false, and is repeated before the end.
+   * Reads the events of earlier attempts of this run, page by page, to find what they left open. Goes back `MAX_RECOVERED_TURNS`
+   * turns at most. A failed read leaves `#hasReadEarlier` false, and is repeated before the end.
    */
   async #readEarlier(): Promise<void> {
     const { storage, scope, claimed, retry } = this.#options;

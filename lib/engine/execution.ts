@@ -63,7 +63,10 @@ export class Execution {
     }
   }
 
-  /** Stops waiting for an executor that has ignored its signal for too long. */
+  /**
+   * Stops waiting for an executor that has ignored its signal for too long: `run` returns, and `return` of the executor's
+   * iterator is called, which is not awaited.
+   */
   abandon(): void {
     this.#isAbandoned = true;
     this.#abandonWait?.();
@@ -91,7 +94,10 @@ export class Execution {
     });
   }
 
-  /** Saves once, all for full checkpoints, then what is due for full output. */
+  /**
+   * Resolves after one save of everything if the checkpoints are full, and then, if the output is still full, after one tick and
+   * one save of what is due.
+   */
   async #waitForSaves(): Promise<void> {
     const { options, checkpoints, output, progress } = this.#parts;
     if (checkpoints.isFull()) await progress.save("all");
@@ -101,7 +107,10 @@ export class Execution {
     await progress.save("due");
   }
 
-  /** Emits the paused interrupt of a subgraph after a while. Its parent's follows, unless another branch is running. */
+  /**
+   * Starts a wait after which paused output, the interrupt of a subgraph, is emitted. Does nothing without paused output or while
+   * a wait is running. The interrupt of the parent follows, unless another branch is running.
+   */
   #scheduleResume(): void {
     if (!this.#parts.output.hasPausedOutput() || this.#isResumeScheduled) return;
     this.#isResumeScheduled = true;
@@ -121,7 +130,10 @@ export class Execution {
     if (state.isAtWork && !state.isStopped) output.resumeOutput();
   }
 
-  /** Stops an executor whose event is invalid. The run ends only after it has settled or was abandoned. */
+  /**
+   * Aborts the signal with the error of an invalid event, and calls the iterator's `return`. Resolves when that has settled, or
+   * after `abandon_ms`. Never rejects.
+   */
   async #stopExecutor(events: Events, error: unknown): Promise<void> {
     this.#abort.abort(error);
     const returning = (async (): Promise<void> => void (await events.return?.()))().catch(() => {});

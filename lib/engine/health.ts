@@ -21,6 +21,7 @@ export interface StorageHealth {
    * second after that outage.
    */
   onLost(onFilesLost: (message: string) => void, onFilesRecovered: () => void): void;
+  /** Stops the probes and the file checks. From then on no outage starts, and `problem` returns null. */
   stop(): void;
 }
 
@@ -145,12 +146,18 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
 
 /** The health of claiming: whether storage calls fail or hang, and whether the timers of the worker run. */
 export interface ClaimHealth {
-  /** Calls the storage. Resolves to undefined if the call failed, and logs the error. */
+  /**
+   * Calls the storage and resolves with its result. Resolves to undefined if the call failed, and logs the error. Notes both for
+   * `isFailing` and `isHealthy`.
+   */
   call<Result>(request: () => Promise<Result>): Promise<Result | undefined>;
   isFailing(): boolean;
   /** Records that the poll timer has fired. */
   recordPoll(): void;
-  /** Returns false if claiming has failed or has had no response for some time. An outage of the storage does not count. */
+  /**
+   * Returns false if claims have failed or one has had no response for 10 s, or the poll timer has not fired for
+   * `longest_poll_ms`. Failures in an outage of the storage do not count.
+   */
   isHealthy(longest_poll_ms: number): boolean;
 }
 

@@ -77,7 +77,10 @@ export class Heartbeat {
     }
   }
 
-  /** Renews at once, because a renewal also reads the cancel flag. Calls during a renewal share the next one. */
+  /**
+   * Renews the lease at once, because a renewal also reads the cancel flag. Calls during such a renewal share the one after it.
+   * Does nothing once stopped.
+   */
   checkCancelled(): void {
     this.#checksAgain = this.#isChecking;
     if (this.#isChecking || this.#isStopped) return;
@@ -197,13 +200,16 @@ export interface LeasedAttempt {
  * still running.
  */
 export interface LeaseGuard {
+  /** Remembers a claim in flight until `settleClaim`. Its lease counts as one of this process. */
   trackClaim(terms: LeaseTerms): void;
+  /** Forgets a claim and wakes those that wait for its response. */
   settleClaim(token: string): void;
   /**
-   * Returns true if a lease or thread lock of this process has expired, so that no claim may be sent. A run that was rolled back
-   * or taken over leaves a lock, and no row of the storage shows that its executor is still running.
+   * Returns true if a lease or thread lock of this process has expired, or the lease of a claim in flight, so that no claim may
+   * be sent. A run that was rolled back or taken over leaves a lock, and no row of the storage shows that its executor is still
+   * running.
    */
-  isBehind(now: number): boolean;
+  hasExpiredLease(now: number): boolean;
   /**
    * Settles expired leases: waits for late responses, renews leases, waits for executors. Resolves with a time at which none of
    * them has expired. Rejects if a renewal fails.
@@ -227,7 +233,7 @@ export function createLeaseGuard(
   const claims = new Map<string, InFlightClaim>();
 
   /** Returns the expired leases of this process. A claim could start such a run a second time. */
-  function findExpiredLeases(now: number): {
+  function findOwnExpiredLeases(now: number): {
     readonly claims: readonly InFlightClaim[];
     readonly attempts: readonly LeasedAttempt[];
   } {
@@ -243,6 +249,9 @@ export function createLeaseGuard(
    */
   async function waitForResponse({ token, waiters }: InFlightClaim): Promise<void> {
     let cancel = (): void => {};
+    /**
+     * Forgets the claim after `CLAIM_RESPONSE_TIMEOUT_MS`. If the timer is late, waits again, `remainingWaits` times in total.
+     */
     const wait = (remainingWaits: number): void => {
       const until = environment.now() + CLAIM_RESPONSE_TIMEOUT_MS;
       cancel = environment.timer(CLAIM_RESPONSE_TIMEOUT_MS, () => {
@@ -264,17 +273,15 @@ export function createLeaseGuard(
     for (const resolve of claim?.waiters ?? []) resolve();
   }
 
-  /**
-   * Returns true if a lease should have been renewed or a claim answered before now, which means that this process has stalled.
-   */
-  function isBehind(now: number): boolean {
+  /** Returns true if the lease of a claim in flight or of an attempt has expired, which means that this process has stalled. */
+  function hasExpiredLease(now: number): boolean {
     for (const { until } of claims.values()) if (until <= now) return true;
     for (const attempt of attempts) if (attempt.isExpired(now)) return true;
     return false;
   }
 
   return {
-    isBehind,
+    hasExpiredLease,
     trackClaim({ token, lease_until }) {
       claims.set(token, { token, until: lease_until, waiters: [] });
     },
@@ -282,8 +289,8 @@ export function createLeaseGuard(
     async settleExpiredLeases() {
       let now = environment.now();
       // More leases may expire during the storage calls.
-      while (isBehind(now)) {
-        const expired = findExpiredLeases(now);
+      while (hasExpiredLease(now)) {
+        const expired = findOwnExpiredLeases(now);
         await Promise.all([
           ...expired.claims.map(waitForResponse),
           ...expired.attempts.map((attempt) => attempt.beforeClaim()),

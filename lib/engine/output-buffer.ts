@@ -81,7 +81,9 @@ export class OutputBuffer {
     this.#emit({ ...event, seq });
   }
 
-  /** Appends the output, or keeps it while output is paused. More than `MAX_PAUSED_OUTPUT` outputs end the pause. */
+  /**
+   * Appends the output, or keeps it while output is paused. More than `MAX_PAUSED_OUTPUT` outputs end the pause, which emits all.
+   */
   #emit(output: Output): void {
     if (this.#paused) {
       this.#paused.push(output);
@@ -157,7 +159,7 @@ export class OutputBuffer {
     return this.#events.hasReady() && (this.#size > MAX_UNSTORED_CHARS || this.#options.hasEventReaders());
   }
 
-  /** Returns true if subscribers wait for output that is not stored. */
+  /** Returns true for a run that stores its frames, even if none is unsaved, and if unsaved events have readers. */
   isAwaited(): boolean {
     const { claimed, hasEventReaders } = this.#options;
     return claimed.run.resumable || (this.#events.length > 0 && hasEventReaders());
@@ -193,8 +195,8 @@ export class OutputBuffer {
 }
 
 /**
- * Sets up the log of the run for this attempt: whether frames are stored, the attempt number and where ids continue. Returns the
- * id of the first frame: after the last stored one, or at the range of this claim.
+ * Returns the id of the first frame of this attempt: after the last stored one, or at the range of this claim. Sets up the log of
+ * the run: whether frames are stored, the attempt number, and where its ids continue.
  */
 function resumeFrameIds({ run, last_frame }: ClaimedRun, runLog: RunLog): number {
   const { resumable } = run;

@@ -165,8 +165,8 @@ export class ProgressWriter {
 const MAX_INLINE_VALUES_CHARS = 16 * 1024;
 
 /**
- * Returns the progress without event values above `MAX_INLINE_VALUES_CHARS`, whose checkpoints hold them. Does not change its
- * argument.
+ * Returns a copy of the progress without event values above `MAX_INLINE_VALUES_CHARS`, whose checkpoints hold them. Returns the
+ * same object if there are none.
  */
 function omitLargeValues(progress: Progress): Progress {
   const isLarge = ({ data, checkpoint_id }: ThreadEvent): boolean =>
@@ -179,8 +179,9 @@ function omitLargeValues(progress: Progress): Progress {
 const MAX_SAVE_SIZE = 4 * 1024 * 1024;
 
 /**
- * Splits a large save: its checkpoints in order, then the writes. A crash between two parts repeats only tasks whose writes are
- * missing. A save with frames stays whole, because a state must not be stored without the frames before it.
+ * Splits a save above `MAX_SAVE_SIZE` into parts: its checkpoints in order, then the writes, then the events. A crash between two
+ * parts repeats only tasks whose writes are missing. Returns any other save whole, and any with frames or journal entries,
+ * because a state must not be stored without the frames before it.
  */
 function splitProgress(progress: Progress): readonly Progress[] {
   const { checkpoints, writes, frames, events, call, spans } = progress;

@@ -64,13 +64,13 @@ export async function finishRun(parts: AttemptParts, failure: unknown): Promise<
   const { options, claimed, recorder, journal, spans, progress, output, mapper, slot } = parts;
   const { run } = claimed;
   const runEnd = await findRunEnd(parts, failure);
-  const { status, error, last, next } = runEnd.result;
+  const { status, error, last, remainingNodes } = runEnd.result;
   const discard = run.stateless && (progress.hasSavedState() || claimed.resumed);
-  await recorder?.recordEnd({ status, error, isWaiting: next.length > 0, failure });
+  await recorder?.recordEnd({ status, error, isWaiting: remainingNodes.length > 0, failure });
   journal?.end();
   const unsaved = progress.drainUnsaved();
   const trace = spans?.end({
-    ...{ status, isWaiting: next.length > 0, counted: !claimed.cancelled && !claimed.exhausted },
+    ...{ status, isWaiting: remainingNodes.length > 0, counted: !claimed.cancelled && !claimed.exhausted },
     usage: mapper.usage(),
     ...(error ? { error: { name: error["error"], message: error["message"] } } : {}),
   });
@@ -108,14 +108,14 @@ interface AttemptResult {
   /** The last state; null if the run reached none. */
   readonly last: StateEvent | null;
   /** The nodes that remain to be executed after the last state. */
-  readonly next: readonly string[];
+  readonly remainingNodes: readonly string[];
   /** True if the run was cancelled after it had reached a state. */
   readonly stoppedMidway: boolean;
 }
 
 /**
- * Returns status, error and last state of the attempt. For a cancelled run reads the state that it reached, or that before the
- * run.
+ * Returns the status, the error and the last state of the attempt: `interrupted` if it was cancelled, `timeout`, `error` or
+ * `success`. For a cancelled run, reads the state that it reached, or else that before the run.
  */
 async function createAttemptResult(parts: AttemptParts, failure: unknown): Promise<AttemptResult> {
   const { state, graph, options, mapper } = parts;
@@ -123,9 +123,15 @@ async function createAttemptResult(parts: AttemptParts, failure: unknown): Promi
   if (state.reason === "cancelled") {
     const reachedState = await readLastState(parts, reported);
     const last = reachedState ?? (await readStateBefore(parts));
-    return { status: "interrupted", error: null, last, next: last?.next ?? [], stoppedMidway: reachedState !== null };
+    return {
+      status: "interrupted",
+      error: null,
+      last,
+      remainingNodes: last?.next ?? [],
+      stoppedMidway: reachedState !== null,
+    };
   }
-  const common = { last: reported, next: reported?.next ?? [], stoppedMidway: false };
+  const common = { last: reported, remainingNodes: reported?.next ?? [], stoppedMidway: false };
   if (state.reason === "timed_out") {
     const message = `The run took longer than ${graph.timeout_ms ?? options.run_timeout_ms} ms`;
     return { ...common, status: "timeout", error: { error: "RunTimeout", message } };
@@ -185,13 +191,21 @@ async function findRunEnd(parts: AttemptParts, failure: unknown): Promise<RunEnd
   return { result, interrupts, head };
 }
 
-/** Returns the result of wait and join. */
+/**
+ * Returns the result of wait and join: `{ __error__ }` for a failed run, else the values of its last state with its pending
+ * interrupts.
+ */
 function createRunResult({ result, interrupts }: RunEnd): Json {
-  const { error, last, next, stoppedMidway } = result;
-  return error ? { __error__: error } : toWaitResult(last?.values ?? {}, next, interrupts.list, stoppedMidway);
+  const { error, last, remainingNodes, stoppedMidway } = result;
+  return error
+    ? { __error__: error }
+    : toWaitResult(last?.values ?? {}, remainingNodes, interrupts.list, stoppedMidway);
 }
 
-/** Returns the changes of the thread at the end of the run. */
+/**
+ * Returns the changes of the thread at the end of the run: its head, status, interrupts and error and, if it has a head and the
+ * run is not stateless, the scalar values of that state. These are null if the last state is not the head.
+ */
 function createThreadEnd(
   { result, interrupts, head }: RunEnd,
   failure: unknown,
@@ -208,15 +222,18 @@ function createThreadEnd(
   };
 }
 
-/** Returns the new status of the thread, or null if it does not change because the resume value was refused. */
+/**
+ * Returns the new status of the thread: `error`, `interrupted` if nodes or interrupts wait, or `idle`. Returns null if it does
+ * not change, because the resume value was refused.
+ */
 function findThreadStatus(
-  { error, next }: AttemptResult,
+  { error, remainingNodes }: AttemptResult,
   { isPendingAgain }: Interrupts,
   failure: unknown,
 ): FinishRun["thread"]["status"] {
   if (error && failure instanceof ResumeError) return null;
   if (error && !isPendingAgain) return "error";
-  return next.length > 0 || isPendingAgain ? "interrupted" : "idle";
+  return remainingNodes.length > 0 || isPendingAgain ? "interrupted" : "idle";
 }
 
 /**
@@ -244,7 +261,7 @@ async function storeEnd({ options, slot, claimed, retry }: AttemptParts, end: Fi
   return row?.claims === claims && row.status === status && row.end_frame === end_frame && row.ended_at === now;
 }
 
-/** Counts the end, and logs an error. */
+/** Adds one to the counter of the end's status, and logs an error if the run has failed or timed out. */
 function reportEnd({ options, slot, claimed }: AttemptParts, { status, error }: FinishRun, failure: unknown): void {
   slot.counters.ended[status]++;
   if (!error) return;

@@ -12,7 +12,10 @@ interface RunContext {
   readonly checkpoints: JobCheckpoints;
 }
 
-/** Reads the state at a checkpoint, or the newest one of the run. Returns null if it cannot be read. */
+/**
+ * Reads the state at a checkpoint, or the newest one of the run, without the states of subgraphs. Resolves to null if there is
+ * none or it cannot be read; never rejects.
+ */
 export async function readState(
   { options, claimed, checkpoints }: RunContext,
   checkpoint_id?: string,
@@ -27,7 +30,10 @@ export async function readState(
   }
 }
 
-/** Finds the newest root checkpoint of the run, from this attempt or an earlier one. */
+/**
+ * Resolves with the id of the newest root checkpoint of the run, from this attempt or an earlier one; null if there is none.
+ * Reads the storage only in a retry that has put none.
+ */
 export async function findNewestRunCheckpoint({ claimed, checkpoints }: RunContext): Promise<string | null> {
   const newest = checkpoints.findNewestRootId();
   if (newest !== null || !claimed.resumed) return newest;

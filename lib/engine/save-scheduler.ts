@@ -15,8 +15,8 @@ const ROUND_MS = 10;
 const ROUND_MS_PER_RUN = 1.5;
 
 /**
- * Returns a function that calls `save` in the next common round; it waits longer the more saves the last round had. The function
- * returns one that removes the save from its round.
+ * Returns a function that calls `save` in the next common round, after 10 to 50 ms: the more saves the last round had, the later.
+ * The function returns one that removes the save from its round.
  */
 export function createSaveScheduler(environment: Pick<Environment, "timer">): ScheduleSave {
   let round = new Set<() => void>();

@@ -52,7 +52,10 @@ export interface Worker extends Reservations {
   offer(busy: boolean): void;
   /** Schedules a claim at the time at which a run is due. */
   wakeAt(time: number): void;
-  /** Stops a run that executes here or is about to. Returns false if it does not, or stops for another reason. */
+  /**
+   * Stops the attempts of a run here. Returns true if one stops for this reason, also if it did before. Returns false for a run
+   * without an attempt here; if a claim in flight brings it, it is stopped when it starts.
+   */
   cancel(run_id: string, reason: StopReason): boolean;
   /** Resolves when no attempt of the run executes here, and its end is stored. */
   whenDone(run_id: string): Promise<void>;
@@ -143,7 +146,10 @@ export function createWorker(options: WorkerOptions): Worker {
     if (signal.check) attempt.checkCancelled();
   }
 
-  /** Returns the reason to stop an attempt before it begins, or null. */
+  /**
+   * Returns the reason to stop an attempt before it begins: `cancelled` if its cancel flag was stored, `shutting_down` if the
+   * worker stops, else null.
+   */
   function findInitialStop(claimed: ClaimedRun): StopReason | null {
     if (claimed.cancelled) return "cancelled";
     return isStopping ? "shutting_down" : null;

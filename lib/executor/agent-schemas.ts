@@ -31,8 +31,8 @@ export type SchemaResult =
 type ValidatorResult = Awaited<ReturnType<Schema["~standard"]["validate"]>>;
 
 /**
- * Validates a value. Returns a promise only for an asynchronous schema. Throws an error that says which schema failed, with the
- * error of the validator as its cause. `label` names the value.
+ * Validates a value and returns its output or its issues, as a promise only for an asynchronous schema. If the validator itself
+ * fails, throws or rejects with an error that says which schema failed. `label` names the value.
  */
 export function parseBySchema(schema: Schema, value: unknown, label: string): SchemaResult | Promise<SchemaResult> {
   const fail = (cause: unknown): never => {

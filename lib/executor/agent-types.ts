@@ -159,7 +159,9 @@ export type CheckResult<Result, AgentLike> =
       : AgentError<"An agent returns a string, a state update, a stream or nothing">;
 
 /** The definition itself, or the error type of a setting that does not exist. */
-export type CheckKeys<AgentLike, UnknownKey = Exclude<keyof AgentLike, DefinitionKey>> = [UnknownKey] extends [never]
+export type CheckKeys<AgentLike, KnownKey = DefinitionKey, UnknownKey = Exclude<keyof AgentLike, KnownKey>> = [
+  UnknownKey,
+] extends [never]
   ? AgentLike
   : AgentError<`Unknown setting: ${UnknownKey & string}`>;
 
@@ -171,7 +173,7 @@ export type Check<AgentLike> = AgentLike extends (job: any) => infer Result
     : AgentLike extends { readonly agent: (job: any) => infer Result }
       ? CheckResult<Result, CheckKeys<AgentLike>>
       : AgentLike extends { readonly graph: unknown }
-        ? CheckKeys<AgentLike>
+        ? CheckKeys<AgentLike, keyof AgentSettings | "graph">
         : AgentLike;
 
 /** Agents by name, each as it is or with an `AgentError` in its place. */

@@ -83,7 +83,10 @@ export const isApproval = (value: Json): boolean =>
     (item: Json) => hasActionRequest(item) || (isObject(item) && item.approval === true),
   );
 
-/** Returns the resume value of an approval, with one decision for each of its actions, in their order. */
+/**
+ * Returns the resume value of an approval, `{ decisions }`, with the decisions in the order of its actions. An `edit` gets the
+ * name of its action and the changed arguments; the others are copied.
+ */
 export function toApprovalResumeValue({ actions, editMember }: Approval, decisions: readonly Decision[]): Json {
   return {
     decisions: decisions.map((decision, index) => {

@@ -76,7 +76,9 @@ export class CheckpointCache {
     return newest || ns !== "" || head === null ? newest : await this.#load({ ns, checkpoint_id: head });
   }
 
-  /** Returns the id of the requested checkpoint, or undefined if the storage must be read for it. */
+  /**
+   * Returns the id of the requested checkpoint, null if the thread has none yet, or undefined if the storage must be read for it.
+   */
   #findId(ns: string, checkpoint_id: string | undefined): string | null | undefined {
     const { resumed, head } = this.#options;
     return checkpoint_id ?? this.#newest.get(ns) ?? (ns === "" && !resumed ? head : undefined);
@@ -161,6 +163,7 @@ function resolveInheritedValues(
   const newValues = new Map(checkpoint.values.map((value) => [value.channel, value]));
   const parentValues = indexByChannel(parent);
   const maps = new Map<StoredCheckpoint, ReadonlyMap<string, ChannelValue>>();
+  /** Returns the value of a channel in a checkpoint, or undefined. Indexes each checkpoint once. */
   const findValue = (candidate: StoredCheckpoint, channel: string): ChannelValue | undefined => {
     const map = maps.get(candidate) ?? indexByChannel(candidate);
     maps.set(candidate, map);
@@ -190,19 +193,22 @@ const MIN_DELTA_CHARS = 1024;
 const indexByChannel = (checkpoint: StoredCheckpoint | undefined): ReadonlyMap<string, ChannelValue> =>
   new Map(checkpoint?.values.map((value) => [value.channel, value]));
 
+/** Returns both lists as one, sorted by task and index. A later write replaces an earlier one with its task and index. */
 function mergeWrites(base: readonly StoredWrite[], writes: readonly StoredWrite[]): StoredWrite[] {
   const merged = new Map([...base, ...writes].map((write) => [`${write.task_id}\u0000${write.idx}`, write]));
   return [...merged.values()].sort(compareWrites);
 }
 
+/** Compares two writes by task id, and those of one task by index. */
 function compareWrites(first: StoredWrite, second: StoredWrite): number {
   if (first.task_id === second.task_id) return first.idx - second.idx;
   return first.task_id < second.task_id ? -1 : 1;
 }
 
 /**
- * Replaces lists that only grew by their new elements, so that a run does not cost as much as the whole conversation. A list is
- * written whole again once its deltas are larger than the last whole copy.
+ * Returns the values to store, in which lists that only grew are replaced by their new elements, and the same values whole. So a
+ * run does not cost as much as the whole conversation. A list is stored whole again once its deltas are larger than the last
+ * whole copy.
  */
 function toListDeltas(
   checkpoint: NewCheckpoint,

@@ -281,6 +281,7 @@ class OpenMessage {
     });
   }
 
+  /** Returns an event of this message, with its namespace, its node and its `run_id`. */
   #createEvent(event: string, data: JsonObject): MessageEvent {
     const node = this.#node === undefined ? {} : { node: this.#node };
     return { namespace: this.namespace, ...node, data: { event, ...data, run_id: this.#run_id } };
@@ -341,7 +342,10 @@ const REASONS: readonly (readonly [reason: string, pattern: RegExp])[] = [
   ["content_filter", /filter|safety|refusal|prohibited|blocklist/i],
 ];
 
-/** Returns the reason of the model's end as the protocol names it. */
+/**
+ * Returns the reason of the model's end as the protocol names it: `length`, `tool_use` or `content_filter` by the provider's
+ * word, else `tool_use` for a message with tool calls, else `stop`.
+ */
 function toFinishReason(response: JsonObject, hasToolCalls: boolean): string {
   const reason = response.finish_reason ?? response.finishReason ?? response.stop_reason ?? response.stopReason;
   const match = typeof reason === "string" ? REASONS.find(([, pattern]) => pattern.test(reason)) : undefined;
@@ -424,6 +428,7 @@ function createReasoningBlock(text: Json | undefined, part: JsonObject): JsonObj
   return { type: "reasoning", reasoning: typeof text === "string" ? text : "", ...Object.fromEntries(members) };
 }
 
+/** Returns the texts of a list of summaries as one text; empty for any other value. */
 const joinSummary = ({ summary }: JsonObject): string =>
   filterObjects(summary)
     .map(({ text }) => (typeof text === "string" ? text : ""))

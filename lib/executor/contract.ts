@@ -416,6 +416,10 @@ export interface GraphState {
   ): Promise<{ readonly checkpoint: CheckpointRef; readonly state: ThreadState }>;
   /** Returns the schemas of the graph. `config` is the configuration of the assistant, here and below. */
   schemas(graph_id: string, config?: StateConfig): Promise<GraphSchemas>;
+  /**
+   * Returns the nodes and edges of the graph. `xray` draws subgraphs in place of their nodes: to any depth if it is true, else to
+   * this depth.
+   */
   graph(graph_id: string, xray: boolean | number, config?: StateConfig): Promise<DrawnGraph>;
   /** Returns the schemas of the subgraphs by namespace. */
   subgraphs(
@@ -427,7 +431,8 @@ export interface GraphState {
 }
 
 /**
- * Combines executors into one. `createService` refuses a graph id that two of them host.
+ * Combines executors into one. `createService` refuses a graph id that two of them host. Throws a TypeError for an argument that is
+ * no executor.
  *
  * @example
  * ```ts
@@ -445,7 +450,7 @@ export function combine<const Executors extends readonly Executor[]>(
     const example = "combine(langgraph({ support: graph }), fromFunctions({ echo }))";
     throw new TypeError(`combine: argument ${index + 1} is not an executor. Pass executors, for example ${example}.`);
   }
-  /** Throws if no executor hosts the graph. */
+  /** Returns the first executor that hosts the graph. Throws if there is none. */
   const requireHost = (graph_id: string): Executor => {
     const host = executors.find((executor) => executor.graphs().some((graph) => graph.graph_id === graph_id));
     if (!host) throw new Error(`No executor hosts the graph ${graph_id}`);

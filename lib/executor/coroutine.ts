@@ -83,7 +83,7 @@ export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, v
     }
   }
 
-  /** Keeps the result as pending, so that the next pull waits for it. */
+  /** Keeps the result as pending, so that `return` waits for it. Returns the same promise. */
   #track(result: Promise<PullResult>): Promise<PullResult> {
     this.#pending = result;
     return result;

@@ -129,7 +129,10 @@ export function createJobCheckpoints(options: CheckpointOptions): JobCheckpoints
   const buffer = new CheckpointBuffer(barrier);
   let areWritesRefused = false;
 
-  /** Resolves once the executor may continue: with durability `sync` when its writes are committed. Throws `LeaseLost`. */
+  /**
+   * Calls `onAdded`. Resolves once the executor may continue: with durability `sync` when all open barriers are closed and its
+   * writes are committed, else at once. Rejects with `LeaseLost` after `refuseWrites`.
+   */
   async function waitForSave(): Promise<void> {
     options.onAdded();
     if (options.sync) {

@@ -34,7 +34,10 @@ export interface JobRequest {
   readonly durability: "sync" | "async" | "exit";
 }
 
-/** Converts a request to its stored form. Omits options at their default, as clients expect in `run.kwargs`. */
+/**
+ * Converts a request to its stored form, which `readKwargs` reads. Omits an absent input, command and checkpoint, empty lists of
+ * nodes and targets, and `strict_resume` and `all_events` if they are false, as clients expect in `run.kwargs`.
+ */
 export function writeKwargs(request: JobRequest, stateless: boolean): JsonObject {
   const { input, command, strict_resume, resume_targets, from, interrupt_before, interrupt_after, records_all } =
     request;
@@ -69,7 +72,7 @@ interface StoredKwargs
   readonly all_events?: boolean;
 }
 
-/** Returns the request of a stored run, with defaults for members that older rows lack. */
+/** Returns the request of a stored run, with defaults for members that `writeKwargs` omits. Values are shared, not copied. */
 export function readKwargs(kwargs: JsonObject): JobRequest {
   const stored = kwargs as unknown as StoredKwargs;
   const { checkpoint } = stored;
@@ -99,13 +102,19 @@ export function toGotoList(
   return Array.isArray(goto) ? (goto as readonly (string | Send)[]) : [goto as string | Send];
 }
 
-/** Returns the stored request without credentials, with the run's metadata in `config`, where graphs read them. */
+/**
+ * Returns a copy of the stored request without credentials, as `redactKwargs` does, with the run's metadata in `config`, where
+ * graphs read them.
+ */
 export function redactRunKwargs(kwargs: JsonObject, metadata: JsonObject): JsonObject {
   const redacted = redactKwargs(kwargs);
   return { ...redacted, config: { ...(isObject(redacted.config) ? redacted.config : {}), metadata } };
 }
 
-/** Returns the stored request without the credentials in `config` and `context`. The input is not changed. */
+/**
+ * Returns a copy of the stored request without top-level members whose names mark credentials, and without such members in
+ * `config` and `context`, at any depth. `input` and `command` keep all of their members.
+ */
 export function redactKwargs(kwargs: JsonObject): JsonObject {
   const entries = Object.entries(kwargs).filter(([name]) => !isSecretName(name));
   return Object.fromEntries(
@@ -174,7 +183,10 @@ export const IDENTITY_MEMBERS: ReadonlySet<string> = new Set([
   "assistant_id",
 ]);
 
-/** Returns the copies of headers in `config.configurable` without credentials, because checkpoints store them. */
+/**
+ * Returns the members of `config.configurable` that are copies of headers, `user-agent` and `x-…`, without credentials, because
+ * checkpoints store them.
+ */
 const pickSafeHeaders = (configurable: JsonObject): JsonObject =>
   Object.fromEntries(
     Object.entries(configurable).filter(
@@ -207,7 +219,7 @@ export const isReservedMember = (name: string): boolean =>
 
 /**
  * Returns a copy in which `config.configurable` has the missing members of `context`, and the reverse, because graphs read
- * either. Omits reserved members. A member in both keeps its two values.
+ * either. Reserved members are not carried over. A member in both keeps its two values.
  */
 export function mergeContext<Both extends Pick<JobRequest, "config" | "context">>(request: Both): Both {
   const { config, context } = request;
@@ -218,13 +230,16 @@ export function mergeContext<Both extends Pick<JobRequest, "config" | "context">
   };
 }
 
-/** Returns undefined if no members remain. */
+/** Returns a copy without the members that the server or LangGraph adds; undefined if no members remain. */
 function omitReservedMembers(members: JsonObject): JsonObject | undefined {
   const names = Object.keys(members).filter((name) => !isReservedMember(name));
   return names.length === 0 ? undefined : Object.fromEntries(names.map((name) => [name, members[name] as Json]));
 }
 
-/** Adds the user where graphs and their tools read it. */
+/**
+ * Returns a copy of the configuration with the user, its id and its permissions as `langgraph_auth_…`, where graphs and their
+ * tools read them.
+ */
 const addUser = (config: RunConfig, user: AuthUser): RunConfig => ({
   ...config,
   configurable: {
@@ -251,7 +266,7 @@ export function createJobConfig(
   };
 }
 
-/** Returns the configuration of a graph in this run. */
+/** Returns the configuration, metadata and context that a graph received in this run, with its user. Credentials stay. */
 export function createRunStateConfig(run: RunRow): StateConfig {
   const { config: requestConfig, context } = mergeContext(readKwargs(run.kwargs));
   const { config, metadata } = createJobConfig(run, requestConfig);
@@ -274,8 +289,8 @@ export function createAssistantStateConfig(assistant: AssistantRow | null, threa
 }
 
 /**
- * Returns a look-up of the configuration of the run that wrote a checkpoint. It is loaded on first use, and once per run. Without such
- * a run it is that of the thread's newest run of this graph, else that of the assistant and the thread.
+ * Returns a look-up of the configuration of the run that wrote a checkpoint. It is loaded on first use, and once per run. Without
+ * such a run it is that of the thread's newest run, if that executed this graph, else that of the assistant and the thread.
  */
 export function createStateConfigLookup(
   storage: Storage,
@@ -285,8 +300,8 @@ export function createStateConfigLookup(
   const configs = new Map<string, Promise<StateConfig>>();
 
   /**
-   * Returns the config with which a state is read: that of the run that wrote it, else of the newest run of the graph, else of
-   * the assistant of the thread.
+   * Resolves with the configuration with which a state is read: that of the run that wrote it, else of the newest run of the
+   * thread if that executed this graph, else of the assistant that the thread's metadata names, with the thread's own.
    */
   async function loadStateConfig(graph_id: string, run_id: string | null): Promise<StateConfig> {
     const writer = run_id === null ? null : await storage.getRun(scope, run_id);
@@ -307,8 +322,9 @@ export function createStateConfigLookup(
 }
 
 /**
- * Returns the resume values by interrupt id, or null for a single value. An object is a map if one of its keys is the id of a
- * pending interrupt, or if all of them look like ids. Members with other keys are ignored.
+ * Returns `resume` itself, with all of its members, if it maps interrupt ids to resume values; null for a single value. An object
+ * is such a map if one of its keys is in `open`, the ids of pending interrupts, or if it is not empty and all of its keys look
+ * like ids (32 hexadecimal digits). Look values up by id: other keys have no meaning.
  */
 export function toResumeMap(resume: Json, open: ReadonlySet<string>): JsonObject | null {
   if (!isObject(resume)) return null;
@@ -368,7 +384,10 @@ export const createInterruptGoneError = (missing: readonly InterruptRef[], pendi
     "interrupt_gone",
   );
 
-/** Returns the error of a resume value with `strict_resume`, or null if it matches the pending interrupts. */
+/**
+ * Returns the error of a resume value with `strict_resume`: for an empty map, for ids that are not pending, and for a single
+ * value while several interrupts are pending. Returns null for any other value, also for a single one while none is pending.
+ */
 export function findResumeMismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
   const pending = [...new Set(open)].sort();
   const answers = isObject(resume) && Object.keys(resume).length === 0 ? resume : toResumeMap(resume, new Set(open));

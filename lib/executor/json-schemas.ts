@@ -50,7 +50,10 @@ const NO_JSON_SCHEMA =
 
 const convertedSchemas = new WeakMap<Schema, Promise<JsonObject | null>>();
 
-/** Returns the JSON Schema of a schema; null for none, and for one that has no JSON Schema. Each schema is converted once. */
+/**
+ * Resolves with the JSON Schema of a schema; null for none, and for one that has no JSON Schema. Never rejects. Each schema is
+ * converted once, and the result is kept as long as the schema.
+ */
 function findJsonSchema(schema: Schema | undefined): Promise<JsonObject | null> {
   if (!schema) return Promise.resolve(null);
   const converted = convertedSchemas.get(schema) ?? toJsonSchema(schema, "schema").catch(() => null);
@@ -60,13 +63,19 @@ function findJsonSchema(schema: Schema | undefined): Promise<JsonObject | null> 
 
 const MESSAGES: JsonObject = { type: "array", items: { type: "object" } };
 
-/** Adds the messages to the schema of a state, which declares only the other values. */
+/**
+ * Returns a copy of the schema of a state with the property `messages`, because the schema declares only the other values.
+ * Returns null and a schema of another type than `object` as they are.
+ */
 function addMessages(schema: JsonObject | null): JsonObject | null {
   if (schema?.type !== "object") return schema;
   return { ...schema, properties: { ...(schema.properties as JsonObject | undefined), messages: MESSAGES } };
 }
 
-/** Returns the JSON Schemas of an agent, each null without a schema. */
+/**
+ * Resolves with the JSON Schemas of an agent, each null without a schema. That of the state, with `messages`, is also that of the
+ * output; that of the configuration is always null.
+ */
 export async function toGraphSchemas(graph_id: string, schemas: AgentSchemas): Promise<GraphSchemas> {
   const [input_schema, declaredState, context_schema] = await Promise.all([
     findJsonSchema(schemas.input),

@@ -90,6 +90,10 @@ function mergeChunk(message: JsonObject, delta: JsonObject): JsonObject {
   };
 }
 
+/**
+ * Returns the content with that of the next chunk appended: two texts as one text, else lists of blocks, with a text as one
+ * block.
+ */
 function mergeContent(content: Json, delta: Json): Json {
   if (typeof content === "string" && typeof delta === "string") return content + delta;
   return mergePart(toBlocks(content), toBlocks(delta));

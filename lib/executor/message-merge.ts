@@ -21,13 +21,16 @@ export function mergePart(part: Json | undefined, delta: Json): Json {
   return { ...part, ...Object.fromEntries(merged) };
 }
 
-/** Ignores an empty value, such as the name of a tool in later chunks of its call. An index of 0 is a value. */
+/**
+ * Returns `value`, or `previous` if `value` is empty, such as the name of a tool in later chunks of its call. An index of 0 is a
+ * value.
+ */
 function mergeIdentity(previous: Json | undefined, value: Json): Json {
   if (value || value === 0) return value;
   return previous ?? value;
 }
 
-/** Returns the list with the piece merged into the block that it continues, or appended. */
+/** Returns a copy of the list with the piece merged into the block that it continues, or appended. */
 function mergeElement(list: Json[], piece: Json): Json[] {
   const index = list.findLastIndex(
     (element, elementIndex) =>
@@ -47,7 +50,7 @@ function isSameBlock(block: JsonObject, piece: JsonObject, isLast: boolean): boo
   );
 }
 
-/** Adds numbers, in objects member by member. Other values are replaced. */
+/** Returns the sum of two numbers, or of two objects member by member. Returns `delta` if the values are neither. */
 export function addNumbers(sum: Json, delta: Json): Json {
   if (typeof sum === "number" && typeof delta === "number") return sum + delta;
   if (!isObject(sum) || !isObject(delta)) return delta;

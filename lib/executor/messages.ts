@@ -109,7 +109,11 @@ export function toMessageType(type: string): string {
   return type.replace(/Message(Chunk)?$/, "").toLowerCase();
 }
 
-/** Converts OpenAI's `{id, function: {name, arguments}}` to wire form. Invalid arguments go to `invalid_tool_calls`. */
+/**
+ * Returns the members `tool_calls` and, only if there are some, `invalid_tool_calls` of a message. Converts OpenAI's `{id,
+ * function: {name, arguments}}` to wire form, and keeps other calls as they are. Calls whose arguments are not a JSON object are
+ * invalid.
+ */
 function toWireToolCalls(calls: readonly Json[]): JsonObject {
   const valid: Json[] = [];
   const invalid: Json[] = [];

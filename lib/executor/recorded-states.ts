@@ -125,7 +125,10 @@ const ROOT_CHANNEL = "__root__";
 /** The maximum number of channels, because each one is a row. Larger states are stored as one value. */
 const MAX_CHANNELS = 1_000;
 
-/** Returns the values of a recorded state. `readOther` replaces a value that is not JSON. */
+/**
+ * Returns the values of a recorded state as an object by channel, or the one stored value if `isSingleValue`. `readOther` is
+ * called for a value that is not JSON, and its result replaces it.
+ */
 export function readValues(
   { values }: StoredCheckpoint,
   isSingleValue: boolean,
@@ -188,6 +191,9 @@ export function createReopenedCheckpoint(stored: StoredCheckpoint, environment: 
   return toCheckpoint(state, createCheckpointId(environment, stored.checkpoint_id), metadata, stored);
 }
 
+/**
+ * Converts a recorded checkpoint to a state in wire form. One that another kind of graph has put has no next nodes and no tasks.
+ */
 function toThreadState(thread_id: string, stored: StoredCheckpoint): ThreadState {
   const { next, tasks, isSingleValue } = parseRecordedState(stored) ?? { next: [], tasks: [], isSingleValue: false };
   return {
@@ -202,7 +208,10 @@ function toThreadState(thread_id: string, stored: StoredCheckpoint): ThreadState
   };
 }
 
-/** Finds the parent of an update's checkpoint. A copy has the parent of its original. */
+/**
+ * Resolves with the parent of an update's checkpoint: `stored` itself or, for a `fork`, which copies `stored`, the parent of
+ * that. Resolves to null without one.
+ */
 async function findParentOfUpdate(
   checkpoints: CheckpointReader,
   stored: StoredCheckpoint | null,
@@ -213,7 +222,9 @@ async function findParentOfUpdate(
   return parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: parent_id });
 }
 
-/** Returns the members of a recorded checkpoint. Throws `StateUpdateError` if another kind of graph has put it. */
+/**
+ * Returns the members of a recorded checkpoint beside its values. Throws `StateUpdateError` if another kind of graph has put it.
+ */
 function requireRecordedState(stored: StoredCheckpoint): RecordedState {
   const parts = parseRecordedState(stored);
   if (!parts) throw new StateUpdateError(FOREIGN_STATE_MESSAGE);

@@ -84,7 +84,10 @@ class SchemaCheck {
     return length === 0;
   }
 
-  /** Yields further schemas that apply to the same value. */
+  /**
+   * Yields further schemas that apply to the same value: those of `$ref` and `allOf`, and `then` or `else` by whether the value
+   * matches `if`.
+   */
   *#listAppliedSchemas({ $ref, allOf, if: test, ...schema }: JsonObject, value: Json, depth: number): Generator<Json> {
     if (typeof $ref === "string") yield this.#resolve($ref);
     if (Array.isArray(allOf)) yield* allOf;
@@ -160,7 +163,10 @@ function findMissingMembers({ required }: JsonObject, value: Json, path: string)
 
 type Part = readonly [schema: Json, value: Json, at: string];
 
-/** Yields the members or items of a value with their schemas. */
+/**
+ * Yields the items or members of a value, each with its schema and path; true, which accepts any value, stands for a missing
+ * schema. Names of members come too, with the schema `propertyNames`. Yields nothing for other values.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each keyword of JSON Schema
 function* listInnerSchemas(schema: JsonObject, value: Json, path: string): Generator<Part> {
   if (Array.isArray(value)) {

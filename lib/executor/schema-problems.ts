@@ -98,6 +98,7 @@ function findKeywordProblem(key: string, value: Json, path: string): string | un
   return `${path}: ${JSON.stringify(wrong ?? [])} is not a type${hint || `; types: ${TYPES.join(", ")}`}`;
 }
 
+/** Yields the schemas directly inside a schema, such as those of its properties and items, each with its path. */
 function* listInnerSchemas(value: JsonObject, path: string): Generator<readonly [Json, string]> {
   for (const key of ["items", "additionalProperties", "propertyNames"]) {
     if (value[key] !== undefined) yield [value[key], `${path}.${key}`];

@@ -16,9 +16,9 @@ interface ChangedState extends Pick<ThreadState, "next" | "tasks"> {
 }
 
 /**
- * Applies updates in order; the last one decides `next`. `as_node` with the graph's name finishes the graph, `__start__` and
- * `__input__` make the node next, `__end__` nothing. Without `as_node`, pending interrupts stay pending. Throws
- * `StateUpdateError`.
+ * Returns the state after updates in order; the last one decides `next`. `as_node` with the graph's name finishes the graph,
+ * `__start__` and `__input__` make the node next, `__end__` nothing, and `__copy__` copies the state as a fork. Without
+ * `as_node`, pending interrupts stay pending. Does not change `before`. Throws `StateUpdateError`.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the updates, which decide values, next nodes and source together
 export function changeState(

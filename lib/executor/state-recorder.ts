@@ -178,6 +178,7 @@ class StateRecorder implements EventStage {
     // With durability `sync` a state is stored before it is emitted.
     if (job.durability !== "sync") this.#closeBarrier = job.checkpoints.openBarrier?.();
     const ids = { checkpoint_id, ...(parent ? { parent_id: parent.checkpoint_id } : {}) };
+    /** Returns the state event with its checkpoint and frames, and after it the frames of modes `checkpoints` and `debug`. */
     const toEvents = (): readonly ExecutorEvent[] => [
       { ...event, frames: frames ?? [], checkpoint: { ns: "", ...ids, step, source } },
       ...this.#createCheckpointFrames(event, ids, { source, step, parents: {} }),
@@ -189,6 +190,10 @@ class StateRecorder implements EventStage {
     return toEvents();
   }
 
+  /**
+   * Returns the metadata of a checkpoint: what all checkpoints of the run have in common, which is read from the job once, and
+   * `members`.
+   */
   #createMetadata(members: JsonObject): JsonObject {
     this.#baseMetadata ??= createCheckpointMetadata(this.#job);
     return { ...this.#baseMetadata, ...members };
@@ -207,7 +212,7 @@ class StateRecorder implements EventStage {
     await this.#job.checkpoints.put(checkpoint);
   }
 
-  /** Writes to each interrupted task of the checkpoint that this run has answered it. */
+  /** Puts a write for each interrupted task of the checkpoint, which says that this run has answered it. */
   async #markAnswered(checkpoint: StoredCheckpoint): Promise<void> {
     const { checkpoints, run_id } = this.#job;
     const write = { channel: ANSWERED_CHANNEL, idx: 0, type: "json", data: JSON.stringify(run_id) };
@@ -278,7 +283,7 @@ class StateRecorder implements EventStage {
     return modes.has("debug") ? [...frames, this.#createDebugFrame("checkpoint", data)] : frames;
   }
 
-  /** Converts a frame of mode `tasks` to one of mode `debug`. */
+  /** Returns a frame of mode `debug` for a frame of mode `tasks`, and none for any other. */
   #createTaskFrames({ mode, data }: StreamEvent): StreamEvent[] {
     if (mode !== "tasks" || !isObject(data)) return [];
     return [this.#createDebugFrame("input" in data ? "task" : "task_result", data)];

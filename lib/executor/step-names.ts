@@ -49,6 +49,9 @@ const UNITS: Readonly<Record<string, number>> = {
 /** The maximum duration. It keeps times below the last one that a date can have. */
 const MAX_DURATION_MS = 4_000_000_000_000;
 
+/** The characters of an invalid duration that its error quotes. */
+const MAX_QUOTED_CHARS = 40;
+
 /** Returns the milliseconds of a text such as `1h 30m` or `1.5d` with the units ms, s, m, h, d and w; NaN for another text. */
 function parseDurationText(text: string): number {
   const parts = [...text.matchAll(/(\d+(?:\.\d+)?)\s*(ms|[smhdw])\s*/g)];
@@ -64,10 +67,14 @@ export function parseDuration(duration: Duration, subject: string): number {
   const total =
     typeof duration === "number" ? duration : parseDurationText(typeof duration === "string" ? duration.trim() : "");
   if (total >= 0 && total <= MAX_DURATION_MS) return Math.ceil(total);
-  throw new TypeError(`${subject} must be milliseconds or a duration such as "30s", "2d" or "1h 30m"`);
+  const text = typeof duration === "string" ? JSON.stringify(duration.slice(0, MAX_QUOTED_CHARS)) : String(duration);
+  throw new TypeError(`${subject} must be milliseconds or a duration such as "30s", "2d" or "1h 30m", not ${text}`);
 }
 
-/** Returns the time at which a sleep ends, in milliseconds since 1970. */
+/**
+ * Returns the time at which a sleep ends, in milliseconds since 1970: that of a date, which may have passed, or `now` plus a
+ * duration. Throws a TypeError that begins with `label` for an invalid one.
+ */
 export function resolveWakeTime(until: Duration | Date, now: number, label: string): number {
   if (!(until instanceof Date)) return now + parseDuration(until, `${label}: the time`);
   if (Number.isNaN(until.getTime())) throw new TypeError(`${label}: the date is invalid`);

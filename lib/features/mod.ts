@@ -193,7 +193,11 @@ const featuresWith = <Name extends keyof RunFeature>(
 
 const mergeMembers = <Members>(members: readonly (Members | undefined)[]): Members => Object.assign({}, ...members);
 
-/** Combines the features into one, which calls each in the order of the list and merges what they return. */
+/**
+ * Combines the features into one, which calls each in the order of the list and merges the members that they return. Only the
+ * first feature with a journal gives one. `trailer` omits features without data; `finish` also names the features that the run
+ * uses.
+ */
 export function combineFeatures(features: readonly RunFeature[]): CombinedFeatures {
   const [preparing, withTrailer, finishing] = [
     featuresWith(features, "prepare"),

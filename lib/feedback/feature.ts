@@ -21,7 +21,10 @@ export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback">
   const { workspace_id, project_id } = deployment;
   return {
     resources: { feedback: createLazyFeedback({ ...context, ...settings.feedback }) },
-    /** Returns new tokens for the keys of a run; nothing without keys. Throws `invalid` or `public_base_url_missing`. */
+    /**
+     * Returns new tokens for the keys of a run, which are stored with it; an empty object without keys. Throws `invalid` for
+     * wrong keys, and `public_base_url_missing`.
+     */
     prepare({ feedback_keys }: { readonly feedback_keys?: unknown }): Pick<NewRun, "feedback"> {
       const keys = readFeedbackKeys(feedback_keys);
       if (keys.length === 0) return {};

@@ -8,7 +8,7 @@ const MAX_KEY_LENGTH = 255;
 /** Returns the URL of a token on the server at `base`. */
 export const buildTokenUrl = (base: string, token_id: string): string => `${base}/api/v1/feedback/tokens/${token_id}`;
 
-/** Returns the problem of a feedback key as the end of an error text, or null for a valid key. */
+/** Returns the problem of a feedback key as the end of an error text; null for a valid key. */
 export function findKeyProblem(key: unknown): string | null {
   if (typeof key !== "string") return "must be a string";
   if (key === "" || isLongerThan(key, MAX_KEY_LENGTH)) return `must have 1 to ${MAX_KEY_LENGTH} characters`;

@@ -168,7 +168,10 @@ type Targets = ReturnType<typeof createTargets>;
 function createTargets(options: FeedbackOptions) {
   const { storage, scope: deploymentScope, identity = storage.identity } = options;
 
-  /** Returns null for an unknown run. A run that has not started has no trace: the deployment's workspace and project apply. */
+  /**
+   * Returns workspace, project, thread and start of a run: those of its trace, or before it has started those of the
+   * deployment. Returns null for an unknown run. A deleted run still has its trace.
+   */
   async function findTarget(run_id: string): Promise<Target | null> {
     const trace = await storage.getTrace(run_id);
     if (trace) return { ...trace, run_started_at: trace.started_at };
@@ -178,8 +181,8 @@ function createTargets(options: FeedbackOptions) {
   }
 
   /**
-   * Returns the target of feedback on a run. An unknown run has the caller's workspace if external runs are allowed. Throws
-   * `not_found`, also for a run of another workspace, or `permission_missing`.
+   * Returns the target of feedback on a run. An unknown run gets a workspace and project of the caller if external runs are
+   * allowed. Throws `not_found`, also for a run of another workspace or one that the scope excludes, or `permission_missing`.
    */
   async function requireWritableTarget(scope: Scope, caller: Caller, run_id: string): Promise<Target> {
     const [workspace_id = ""] = requireWorkspacesWith(caller, "feedback:create");
@@ -194,7 +197,10 @@ function createTargets(options: FeedbackOptions) {
     return { workspace_id, project_id, thread_id: null, run_started_at: null };
   }
 
-  /** Returns a project of the caller as the target. Throws `not_found`, always with a filter, or `permission_missing`. */
+  /**
+   * Returns the project with this id as the target, without a thread. Throws `not_found` if the caller has no such project, and
+   * always with a filter; `permission_missing` without the permission in its workspace.
+   */
   async function requireSessionTarget(scope: Scope, caller: Caller, session_id: string): Promise<Target> {
     // A filter matches metadata, and projects have none.
     if (scope.filter) throw new ServiceError("not_found", "Session not found");
@@ -208,6 +214,7 @@ function createTargets(options: FeedbackOptions) {
   return { findTarget, requireWritableTarget, requireSessionTarget };
 }
 
+/** Creates the operations on feedback tokens. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createTokenOperations(
   options: FeedbackOptions,
@@ -216,6 +223,7 @@ function createTokenOperations(
 ): Pick<InternalFeedback, "mintTokens" | "listTokens" | "token" | "submit"> {
   const { storage, scope: deploymentScope, environment } = options;
 
+  /** Converts a row for a caller. Without `feedback:create` the URL is empty and the id submits nothing. */
   async function toToken(caller: Caller, row: FeedbackTokenRow): Promise<FeedbackToken> {
     const { feedback_key, expires_at } = row;
     const { id, url } = await toTokenForCaller(caller, row, buildUrl);
@@ -244,7 +252,8 @@ function createTokenOperations(
     },
 
     /**
-     * Returns the tokens of a run that the caller may read, oldest first; empty for an unknown run. Throws `permission_missing`.
+     * Returns a page of the tokens of a run in workspaces that the caller may read, oldest first and also expired; empty for an
+     * unknown run. Without `feedback:create` they have no usable URL. Throws `permission_missing`.
      */
     async listTokens(scope, caller, query) {
       const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
@@ -254,7 +263,7 @@ function createTokenOperations(
       return await Promise.all(rows.map((row) => toToken(caller, row)));
     },
 
-    /** Returns a token. Throws `not_found`, or `gone` if it has expired. */
+    /** Returns the row of a token, without a check of permissions. Throws `not_found`, or `gone` if it has expired. */
     async token(token_id) {
       const token = await storage.getFeedbackToken(token_id.toLowerCase());
       if (!token) throw tokenNotFoundError();
@@ -263,8 +272,9 @@ function createTokenOperations(
     },
 
     /**
-     * Stores feedback with a token and returns its id; for a repeated idempotency key that of the first. Throws an `InputError`,
-     * `not_found`, `gone`, `submission_key_reused`, or `too_many`.
+     * Stores feedback with a token, in its workspace and under its key, and returns the new id; for a repeated idempotency key
+     * that of the first. Throws an `InputError` for a score that does not fit, `not_found`, `gone`, `submission_key_reused`, or
+     * `too_many`.
      */
     async submit(token, submission, idempotency) {
       const { run_id, workspace_id, project_id } = token;
@@ -314,7 +324,10 @@ function createRecordOperations(
   { storage, environment }: FeedbackOptions,
   { requireWritableTarget, requireSessionTarget }: Targets,
 ): Pick<InternalFeedback, "create" | "get" | "update" | "delete" | "list" | "stats"> {
-  /** Returns a record. Throws `not_found`, or `permission_missing` if the caller lacks the permission in its workspace. */
+  /**
+   * Returns a record. Throws `not_found` if it is in no workspace of the caller or its run is not visible, and
+   * `permission_missing` if the caller lacks the permission in its workspace or in all.
+   */
   async function requireRecord(scope: Scope, caller: Caller, id: string, permission: Permission): Promise<FeedbackRow> {
     requireWorkspacesWith(caller, permission);
     const workspace_ids = [...caller.workspaces.keys()];
@@ -324,7 +337,10 @@ function createRecordOperations(
     return row;
   }
 
-  /** Limits a search to the workspaces that the caller may read. Run ids are stored in lower case. */
+  /**
+   * Returns the query limited to the scope and the workspaces that the caller may read, with run ids in lower case, as they are
+   * stored. Throws `permission_missing` if there is no such workspace.
+   */
   function toSearchQuery<Query extends FeedbackFilter>(scope: Scope, caller: Caller, query: Query) {
     const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
     const run_ids = query.run_ids?.map((run_id) => run_id.toLowerCase());
@@ -333,8 +349,9 @@ function createRecordOperations(
 
   return {
     /**
-     * Creates feedback on a run, or on a session without a `run_id`. Returns the stored record if the same feedback exists. Throws
-     * `already_exists` for its id with other content, and `not_found` for an unknown run.
+     * Creates feedback on a run, or without a `run_id` on a session. Returns the stored record, unchanged, if the same feedback
+     * exists. Throws `already_exists` for its id with other content, `not_found` for an unknown run or session, and
+     * `permission_missing`.
      */
     async create(scope, caller, request) {
       requireWorkspacesWith(caller, "feedback:create");
@@ -359,8 +376,8 @@ function createRecordOperations(
     get: async (scope, caller, id) => toRecord(await requireRecord(scope, caller, id, "feedback:read")),
 
     /**
-     * Changes a record and returns it; an empty patch changes nothing, also not its time. Throws `not_found` or
-     * `permission_missing`.
+     * Changes the members of a record that the patch has, and returns it; an empty patch changes nothing, also not its time.
+     * Throws `not_found` or `permission_missing`.
      */
     async update(scope, caller, id, patch) {
       const before = await requireRecord(scope, caller, id, "feedback:create");
@@ -370,7 +387,7 @@ function createRecordOperations(
       return toRecord(row);
     },
 
-    /** Deletes a record. Throws `not_found`, and `permission_missing` for one of another workspace. */
+    /** Deletes a record. Throws `not_found`, and `permission_missing` without the permission in its workspace. */
     async delete(scope, caller, id) {
       const { workspace_id } = await requireRecord(scope, caller, id, "feedback:delete");
       if (!(await storage.deleteFeedback([workspace_id], id, scope))) throw recordNotFoundError();
@@ -402,8 +419,8 @@ function validateSubmission(
 }
 
 /**
- * Returns score and value by the categories: the label supplies a missing score, and the score a missing value. Calls `refuse`,
- * which throws, if they name no category or two different ones.
+ * Returns score and value by the categories: a label supplies a missing score, and the score a missing value. Calls `refuse`,
+ * which throws, for a score or label of no category, or of two different ones.
  */
 function validateCategory(
   { score, value }: FeedbackSubmission,
@@ -434,7 +451,7 @@ function requirePermission(caller: Caller, workspace_id: string, permission: Per
   throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
 }
 
-/** Returns true if two records differ at most in author and times, as those of a repeated request do. */
+/** Returns true if two records differ at most in id, user and times, as those of a repeated request do. */
 function hasSameContent(a: FeedbackRow, b: FeedbackRow): boolean {
   /** Returns the members that make the content, without ids, user and times. */
   const content = (row: FeedbackRow): Json => {
@@ -444,6 +461,7 @@ function hasSameContent(a: FeedbackRow, b: FeedbackRow): boolean {
   return sameJson(content(a), content(b));
 }
 
+/** Converts a row to LangSmith's form. The session is the project; members that this service does not have are null. */
 function toRecord(row: FeedbackRow): FeedbackRecord {
   return {
     id: row.id,

@@ -77,7 +77,10 @@ const HOUR_MS = 3_600_000;
 const STRIDES: Readonly<Record<ScoreStride, number>> = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
 const MAX_BUCKETS = 1_000;
 
-/** Returns the id and URL of a token. Without `feedback:create` the URL is empty, and the id submits nothing. */
+/**
+ * Returns the id and URL of a token. For a caller without `feedback:create` the URL is empty, and the id is derived from the
+ * token's and submits nothing.
+ */
 export async function toTokenForCaller(
   caller: Caller,
   { token_id, workspace_id }: Pick<FeedbackTokenRow, "token_id" | "workspace_id">,
@@ -90,7 +93,10 @@ export async function toTokenForCaller(
 const canSubmit = (caller: Caller, workspace_id: string): boolean =>
   caller.workspaces.get(workspace_id)?.has("feedback:create") === true;
 
-/** Returns the list position of a token. Its first digits suffice to order tokens of one millisecond, and do not reveal the token. */
+/**
+ * Returns the list position of a token. For a caller who may not submit, it has only the first digits of the id: they suffice
+ * to order tokens of one millisecond, and do not reveal the token.
+ */
 function toListPosition(caller: Caller, { token_id, workspace_id, created_at }: FeedbackTokenRow): ListPosition {
   const id = canSubmit(caller, workspace_id) ? token_id : `${token_id.slice(0, 8)}-0000-0000-0000-000000000000`;
   return { created_at, id };
@@ -103,8 +109,8 @@ export function createFeedbackOverview(
 ): InternalResource<FeedbackOverview> {
   return {
     /**
-     * Returns the scores of each key by time; buckets without records are missing. Throws `permission_missing`, and `invalid` for
-     * wrong times or too many buckets.
+     * Returns the scores of each key in buckets of a stride, a day by default; buckets without records are missing. Throws
+     * `permission_missing`, and `invalid` for wrong times or too many buckets.
      */
     async scores(scope, caller, query) {
       const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
@@ -137,8 +143,8 @@ export function createFeedbackOverview(
     },
 
     /**
-     * Returns a page of links, newest first. A caller without permission for it gets them without their address. Throws
-     * `permission_missing` and `invalid`.
+     * Returns a page of links, newest first and 50 without a limit, and the cursor of the next page, null at the end. Links
+     * have no usable address for a caller without `feedback:create`. Throws `permission_missing` and `invalid`.
      */
     async links(scope, caller, { limit = 50, cursor } = {}) {
       const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
@@ -153,7 +159,10 @@ export function createFeedbackOverview(
       return { items: await Promise.all(items), next: encodeCursor(last ? toListPosition(caller, last) : null) };
     },
 
-    /** Deletes a link; its records stay. Throws `not_found` and `permission_missing`. */
+    /**
+     * Deletes a link by the id of its token; its records stay. Throws `permission_missing`, and `not_found` also for a link in
+     * a workspace where the caller may not create feedback.
+     */
     async revokeLink(scope, caller, id) {
       const workspace_ids = requireWorkspacesWith(caller, "feedback:create");
       const deleted = await storage.deleteFeedbackToken(scope, workspace_ids, id.toLowerCase());

@@ -113,8 +113,9 @@ export function agent<
   ) => AgentResult<UpdateOf<State>> | Promise<AgentResult<UpdateOf<State>>>,
 ): Agent<WireFor<State, Context, Input, Interrupt, Answer, Custom>>;
 /**
- * Marks a function as an agent, with options. Does not call it. Throws a TypeError for unknown options, and for schemas that are
- * no Standard Schema.
+ * Returns the definition of an agent without calling its function. A function alone gives `{ agent }`. With options, the schemas
+ * and `validate_state` go into `~schemas`, and the other options stand beside `agent`. Throws a TypeError for a missing function,
+ * unknown options, schemas that are no Standard Schema, and a `validate_state` that is no boolean.
  */
 export function agent(optionsOrRun: object, runWithOptions?: unknown): AgentDefinition {
   const hasOptions = typeof optionsOrRun !== "function";

@@ -17,6 +17,7 @@ interface JsonPath {
   object: object | undefined;
 }
 
+/** Returns a path as text, such as `update.items[0].name`. The result of `toJSON` has the path of its object. */
 function formatPath({ name, parent }: JsonPath): string {
   if (!parent) return `${name}`;
   if (name === null) return formatPath(parent);
@@ -24,8 +25,9 @@ function formatPath({ name, parent }: JsonPath): string {
 }
 
 /**
- * Returns a copy of a JSON value without undefined members, with the results of `toJSON`. Throws a TypeError with the path for
- * anything else: cycles, class instances, numbers that are not finite.
+ * Returns a deep copy of a JSON value without undefined members; an object with `toJSON` is replaced by its result. Sets
+ * `path.object`, by which members detect a cycle. Throws a TypeError with the path for anything else: undefined list items,
+ * cycles, class instances, numbers that are not finite.
  */
 function copyAtPath(value: unknown, path: JsonPath): Json {
   if (value === null || typeof value === "string" || typeof value === "boolean") return value;
@@ -54,7 +56,10 @@ export function isPlainObject(value: unknown): value is object {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** Returns the type of a value for error messages, such as "a function" or "an instance of Date"; primitives as their text. */
+/**
+ * Returns words for a value in an error message: "a function", "a list", "an instance of Date" or "the bigint 1". Null, undefined
+ * and other primitives are returned as `String` formats them.
+ */
 export function describeType(value: unknown): string {
   if (typeof value === "function") return "a function";
   if (Array.isArray(value)) return "a list";

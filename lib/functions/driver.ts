@@ -54,7 +54,10 @@ export class FunctionEventQueue {
     this.wake();
   }
 
-  /** Resolves at the next push, or when something else wakes the driver. */
+  /**
+   * Resolves at the next push or call of `wake`, even if events are queued already. Replaces `wake`, so that the promise of an
+   * earlier call never resolves.
+   */
   wait(): Promise<void> {
     return new Promise((resolve) => {
       this.wake = resolve;
@@ -127,8 +130,10 @@ export class FunctionDriver {
   }
 
   /**
-   * Calls the function. The last event has its return value or its interrupt. `waiting` means that the function still runs one tick
-   * of the event loop after it was resumed. Throws what the function throws or, once it has stopped, the reason of the signal.
+   * Calls the function, and yields what it emits and promises to await. Items of a returned stream are `yielded` events. The last
+   * event, `returned`, has the return value or the interrupt, which ends the stream. `waiting` means that the function still runs
+   * one tick of the event loop after it was resumed. Throws what the function throws, `UnusedInterrupt` or, once it has stopped,
+   * the reason of the signal.
    */
   *run(): FunctionCoroutine {
     const eventQueue = this.#eventQueue;
@@ -156,7 +161,11 @@ export class FunctionDriver {
     }
   }
 
-  /** Returns the job with the methods that need the driver. */
+  /**
+   * Adds `emit`, `spend` and `interrupt` to the driver's job and returns that object. The three throw `UnusedInterrupt` while an
+   * interrupt is unused. `emit` and `spend` queue an event; `interrupt` queues none and returns the value to yield. `emit` and
+   * `interrupt` copy their argument, and throw a TypeError if it is not JSON or does not fit its schema.
+   */
   #createJob(): FunctionJob {
     const eventQueue = this.#eventQueue;
     const guard = this.#interruptGuard;
@@ -186,8 +195,9 @@ export class FunctionDriver {
   }
 
   /**
-   * Runs `work` and yields what the function emits until it has settled. Returns or throws its result. After an abort it still
-   * waits until the function has settled, and then throws the reason.
+   * Calls `work` and yields queued events until it has settled and the queue is empty; `waiting` if it has not settled in the
+   * next tick. Returns or throws its result. Throws the reason of an abort: without calling `work` if the signal had aborted
+   * before, else after `work` has settled, with the remaining events left in the queue.
    */
   *#runUntilSettled(work: () => unknown): FunctionCoroutine<unknown> {
     const signal = this.#signal;
@@ -235,8 +245,8 @@ export class FunctionDriver {
   }
 
   /**
-   * Ends the iterator of the function, unless the run is suspended. Returns a promise if that takes time. Call it
-   * after `run` has ended.
+   * Stops listening to the signal, and calls `return` of the open iterator. Returns a promise that resolves when it has ended,
+   * also if it throws; undefined without an open iterator or if the run is suspended. Call it after `run` has ended.
    */
   close(): Promise<unknown> | undefined {
     this.#signal.removeEventListener("abort", this);

@@ -83,21 +83,25 @@ export class DurableOperationsRuntime {
     signal.addEventListener("abort", () => this.#stop(signal.reason), { once: true });
   }
 
-  /** Returns true if a yielded value was stored already. */
+  /**
+   * Returns true if an earlier attempt has stored the value that the function yields now, and counts the value; the caller must
+   * drop it. Restarts the idle timer.
+   */
   skipStoredValue(): boolean {
     this.#waits.recordActivity();
     return this.#replay.skipStoredValue();
   }
 
-  /** Returns true if an earlier attempt has emitted what the function emits now. */
+  /** Returns true if an earlier attempt has emitted what the function emits now. Restarts the idle timer. */
   isReplaying(): boolean {
     this.#waits.recordActivity();
     return this.#replay.isReplaying();
   }
 
   /**
-   * Numbers the use of an operation. Throws before anything is stored if the call has ended or the caller is inside a
-   * step.
+   * Numbers the use of an operation, restarts the idle timer and returns the use with its journal entries. Throws before anything
+   * is stored: an error if the call has ended or the caller is inside a step, the reason of an abort, and a ReplayMismatch in
+   * strict mode.
    */
   #registerUse(kind: StepKind, stepName: StepName): OperationUse {
     const name = encodeStepName(stepName);
@@ -113,8 +117,9 @@ export class DurableOperationsRuntime {
   }
 
   /**
-   * Returns a copy of the stored result of the step, or runs it with its retries and stores the result first. Throws a StepError
-   * if it has failed for good, and a TypeError for invalid arguments.
+   * Resolves with a copy of the stored result of the step, or runs the step with its retries and stores its result first. Rejects
+   * with a StepError if it has failed for good, a TypeError for invalid arguments, an error inside another step or after the end
+   * of the call, and the reason if the run stops.
    */
   async step(stepName: StepName, work: (context: StepContext) => unknown, options: StepOptions = {}): Promise<unknown> {
     const operation = this.#registerUse("step", stepName);
@@ -127,7 +132,10 @@ export class DurableOperationsRuntime {
     return value === undefined ? undefined : structuredClone(value);
   }
 
-  /** Resolves at the time, which is stored at the first call; at once if it has passed. The run may be suspended meanwhile. */
+  /**
+   * Resolves at the time, which is stored at the first call. If it has passed at the first call, resolves at once and stores
+   * nothing. The run may be suspended meanwhile. Rejects with the reason if the run stops.
+   */
   async sleep(stepName: StepName, until: Duration | Date): Promise<void> {
     const operation = this.#registerUse("sleep", stepName);
     const { result, startEntry } = operation.recorded;
@@ -141,8 +149,9 @@ export class DurableOperationsRuntime {
   }
 
   /**
-   * Resolves with a copy of the event's payload, as the schema parses it, once that is stored, or null after the timeout. `begin` runs as a step with the
-   * address of the event. The run may be suspended meanwhile.
+   * Resolves with a copy of the payload of one event, as the schema parses it, once that is stored, or with null after the
+   * timeout. `begin` runs once before, as a step with the address of the event. The run may be suspended meanwhile. Rejects with
+   * a StepError if the Standard Schema refuses the payload or `begin` fails, and with the reason if the run stops.
    */
   async wait(stepName: StepName, options: WaitOptions<unknown> = {}): Promise<unknown> {
     const operation = this.#registerUse("wait", stepName);
@@ -150,6 +159,7 @@ export class DurableOperationsRuntime {
     const label = formatStepName(operation.name);
     assertKnownOptions(options, ["timeout", "schema", "begin"], label);
     const { timeout, schema, begin } = options;
+    if (begin !== undefined && typeof begin !== "function") throw new TypeError(`${label}: begin must be a function`);
     if (result) return await this.#deliverAnswer(result, operation, schema);
     const until = resolveTimeout(timeout, label, this.#options.environment);
     const schemaMember =
@@ -168,7 +178,10 @@ export class DurableOperationsRuntime {
     return event ? await this.#parseAnswer(structuredClone(event.payload), schema, label) : null;
   }
 
-  /** Resolves with the stored result of an operation as its schema parses it, null after a timeout. */
+  /**
+   * Resolves with the stored result of an operation as its schema parses it, null after a timeout. Rejects with a StepError if
+   * the schema refuses it, and with the reason if the run stops.
+   */
   async #deliverAnswer(
     result: NonNullable<OperationUse["recorded"]["result"]>,
     operation: OperationUse,
@@ -179,7 +192,10 @@ export class DurableOperationsRuntime {
     return await this.#parseAnswer(value, schema, formatStepName(operation.name));
   }
 
-  /** Returns an answer as a Standard Schema parses it, or as it is. Throws a StepError with the issues of one that does not fit. */
+  /**
+   * Returns an answer as a Standard Schema parses it, a promise if that is asynchronous. Returns the same value for any other
+   * schema and without one. Throws or rejects with a StepError that has the issues of an answer that does not fit.
+   */
   #parseAnswer(answer: Json, schema: unknown, label: string): unknown {
     if (!isStandardSchema(schema)) return answer;
     const toValue = (result: SchemaResult): unknown => {
@@ -191,15 +207,18 @@ export class DurableOperationsRuntime {
     return result instanceof Promise ? this.#waits.trackWork(result).then(toValue) : toValue(result);
   }
 
-  /** Returns the JSON Schema that is stored with a wait. Throws a TypeError for a schema that has none, or that cannot validate. */
+  /**
+   * Resolves with the JSON Schema that is stored with a wait, converted from a Standard Schema. Rejects with a TypeError for a
+   * Standard Schema that has none, and for a JSON Schema that is invalid.
+   */
   async #toStoredSchema(schema: unknown, label: string): Promise<JsonObject> {
     if (!isStandardSchema(schema)) return parseSchema(schema, label);
     return parseSchema(await this.#waits.trackWork(toJsonSchema(schema, label)), label);
   }
 
   /**
-   * Runs `begin` as a step with the address of a wait. Each attempt of it gets a new address, which is committed
-   * first.
+   * Runs `begin` as a step with the address of a wait. Each attempt gets a new address, which is committed first. Does nothing if
+   * an earlier attempt has succeeded. Rejects with a StepError if `begin` fails; there is no retry.
    */
   async #runBeginStep({ name, occurrence }: OperationUse, begin: (address: EventAddress) => unknown): Promise<void> {
     const { journal } = this.#options;
@@ -214,8 +233,10 @@ export class DurableOperationsRuntime {
   }
 
   /**
-   * Resolves with the resume value for an interrupt, or null after the timeout. The interrupt ends the run, and a later one
-   * continues it. Throws in stateless runs.
+   * Resolves with the stored answer as the schema parses it, or with null after the timeout. An ask without an answer is stored
+   * and becomes an interrupt with `value`: once the function only waits, the run ends with it, and the run that resumes it stores
+   * the answer. Rejects in stateless runs, with a StepError if the schema refuses the answer, and with the reason if the run
+   * stops.
    */
   async ask(stepName: StepName, value: unknown, options: AskOptions<unknown> = {}): Promise<unknown> {
     const operation = this.#registerUse("ask", stepName);
@@ -248,7 +269,10 @@ export class DurableOperationsRuntime {
     return null;
   }
 
-  /** Ends the attempt of a function that only waits, unless a wait without an ask is due soon. */
+  /**
+   * Queues the end of the attempt of a function that only waits. Does nothing if no ask is pending and the next wait is due
+   * within `linger_ms`.
+   */
   #endIdleAttempt(): void {
     const { environment, journal } = this.#options;
     const waits = this.#waits;
@@ -257,15 +281,16 @@ export class DurableOperationsRuntime {
     if (!isSoon || waits.getPendingAsks().length > 0) endAttempt(this.#options, waits, this.#replay);
   }
 
-  /** Rejects pending operations, because the run must stop. Nothing more is stored. */
+  /** Rejects pending operations with the reason, and refuses later ones, because the run must stop. Nothing more is stored. */
   #stop(reason: unknown): void {
     this.close("the run was stopped");
     this.#writer.reject(reason);
   }
 
   /**
-   * Ends the call after the function returned: closes pending waits, runs the steps that were not awaited, and logs a warning if
-   * the function diverged from its journal. Throws a ReplayMismatch in strict mode, or the reason of an abort.
+   * Ends the call after the function returned: drops pending waits and runs the steps that were not awaited to their end. Their
+   * tokens, results and usage count, and other data that is emitted meanwhile is dropped. Logs a warning if the function diverged
+   * from its journal. Throws a ReplayMismatch in strict mode, or the reason of an abort.
    */
   *finish(): EventCoroutine {
     const { call, eventQueue, signal, environment, job } = this.#options;
@@ -289,7 +314,7 @@ export class DurableOperationsRuntime {
     environment.log({ level: "warn", message, run_id, thread_id, graph_id, ...divergence });
   }
 
-  /** Refuses operations from now on, with the first reason, and ends the pending waits. */
+  /** Makes later operations throw the first reason, and drops the pending waits without settling their promises. */
   close(reason = "the call has ended"): void {
     this.#closeReason ??= reason;
     this.#waits.close();

@@ -4,8 +4,9 @@ import type { PendingWaits } from "./pending-waits.ts";
 import type { Replay } from "./replay.ts";
 
 /**
- * Suspends the run, or ends it with the interrupts of pending asks, after storing a pause entry with the state. Does nothing if
- * an operation settles before the driver runs this effect.
+ * Queues an effect that ends the attempt of a function that only waits. It stores a pause entry with the state, and suspends the
+ * run or, if asks are pending, ends it with their interrupts. The effect does nothing if work is active or no wait is left when
+ * the driver runs it.
  */
 export function endAttempt(
   { call, journal, eventQueue }: JournalWriterOptions,
@@ -15,8 +16,8 @@ export function endAttempt(
   eventQueue.push({
     kind: "effect",
     /**
-     * Suspends the run if its function only waits: stores the pending journal entry, and shows the asks as interrupts. Does
-     * nothing while steps run or nothing waits.
+     * Does nothing while steps run or nothing waits. Else marks the queue as suspended, stops listening for events, stores the
+     * pending state and a pause entry, and suspends the run or ends it with the interrupts of the pending asks.
      */
     *run() {
       if (waits.isBusy() || waits.isEmpty()) return;

@@ -25,7 +25,8 @@ import { type BaseFunctionJob, type ContinuedCall, readHead, type ThreadHead } f
 
 /**
  * Yields the events of one attempt of a run on a function: applies the input, calls the function and yields what it emits. Throws
- * the function's error after its state event. A run that ends or stops before the call yields only states.
+ * the function's error after its state event, and the reason of an abort without one. A run that ends or stops before the call
+ * yields only states and their frames. Returns without a final state if the run is suspended.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the life of one call, in its order
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the life of one call, in its order
@@ -67,7 +68,10 @@ export function* execute(
   if (spans) eventQueue.addToSpan = createUsageCounter(spans, call);
   let runtime: DurableOperationsRuntime | undefined;
   let functionJob = createFunctionJob(job, head, initialState.values, signal);
-  /** Opens the durable call that the run continues, or a new one. Resolves to false if it no longer exists. */
+  /**
+   * Opens the durable call that the run continues, or a new one, and sets `runtime` and `functionJob`. Resolves to false, with
+   * both unchanged, if the call to continue no longer exists.
+   */
   const startRuntime = async (continuedCall: ContinuedCall | null): Promise<boolean> => {
     const { openDurableCall } = await import("./open-durable-call.ts");
     const hasStoredState = job.resumed || initialState.events.some(({ type }) => type === "state");
@@ -94,7 +98,10 @@ export function* execute(
     return;
   }
   let loading: Promise<unknown> | undefined;
-  /** Returns a durable operation, which opens the durable call at its first use. */
+  /**
+   * Returns the durable operation with this name. Its first use opens the durable call. It throws `UnusedInterrupt` while an
+   * interrupt is unused, and a rejection that the function does not await is ignored.
+   */
   const createOperation =
     (name: keyof DurableOperations) =>
     (...args: unknown[]): Promise<unknown> => {
@@ -183,7 +190,7 @@ function createUsageCounter(spans: FunctionSpans, call: FunctionInvocation): Fun
   };
 }
 
-/** Loads the validation by schemas, which few agents have. */
+/** Imports the validation by schemas, which few agents need, and returns a validator for these schemas. */
 function* loadJobSchemas(schemas: AgentSchemas): EventCoroutine<JobSchemas> {
   const loaded = (yield import("./job-schemas.ts")) as {
     readonly JobSchemas: new (schemas: AgentSchemas) => JobSchemas;
@@ -191,7 +198,10 @@ function* loadJobSchemas(schemas: AgentSchemas): EventCoroutine<JobSchemas> {
   return new loaded.JobSchemas(schemas);
 }
 
-/** Yields the events of what a function emitted. Those of values and data that a replay has already stored are omitted. Throws `InvalidState` or a TypeError for a value that a schema refuses. */
+/**
+ * Yields the events of what a function emitted. `waiting` commits the pending step. Data and yielded values that a replay has
+ * stored already have no events. Throws `InvalidState` or a TypeError for a value that a schema refuses.
+ */
 function* handleEvent(
   call: FunctionInvocation,
   functionEvent: FunctionEvent,
@@ -209,7 +219,10 @@ function* handleEvent(
   } else yield* call.commitStep();
 }
 
-/** Returns the durable call that the run continues; null if it starts a new one. */
+/**
+ * Returns the durable call that the run continues; null if it starts a new one. That is the call of the run's own journal, else
+ * the call that waits at the head of the thread, if the run is no retry and has neither input nor `goto`.
+ */
 function findContinuedCall(job: Job, { call, next }: ThreadHead): ContinuedCall | null {
   const { journal, command, input, graph_id } = job;
   if (journal?.call_id) return { call_id: journal.call_id };
@@ -217,7 +230,10 @@ function findContinuedCall(job: Job, { call, next }: ThreadHead): ContinuedCall 
   return call && !startsNewCall && !job.resumed && next.includes(graph_id) ? call : null;
 }
 
-/** Repeats the state of the head, with the durable call that waits in it. */
+/**
+ * Returns a state event that repeats the head of the thread: its values, next nodes and tasks and, if present, its kept input and
+ * durable call.
+ */
 const toStateEvent = ({ values, next, tasks, call, input }: ThreadHead): StateEvent => ({
   ...{ type: "state", values, next, tasks },
   ...(input === undefined ? {} : { input }),
@@ -233,9 +249,9 @@ interface InitialState {
 }
 
 /**
- * Applies the input or the command of a run to the state of the thread, and returns its events and whether the function is
- * called: not with `goto` END, at a breakpoint, or in a retry that had ended. Throws for resume values and `goto` that do not
- * fit.
+ * Returns the state with the input or the command of a run applied, its events, and whether the function is called: not with
+ * `goto` END, at a breakpoint, or in a retry whose earlier attempt had ended. A retry does not apply the input again once it is
+ * stored. Changes neither the head nor the job. Throws for resume values and `goto` that do not fit.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each member of a command, and then its effects
 function createInitialState(
@@ -313,7 +329,10 @@ function toStateUpdate(input: Json): JsonObject {
 const pickInputMessages = (input: Json): JsonObject =>
   isObject(input) && Object.hasOwn(input, "messages") ? { messages: input.messages as Json } : {};
 
-/** Returns the updates of a command as a list of objects, none for null. Throws for other forms. */
+/**
+ * Returns the updates of a command as a list of objects: none for null, the object itself, and one object for each pair of a list
+ * of [key, value]. Throws for other forms.
+ */
 function toCommandUpdates(update: Json): JsonObject[] {
   if (update === null) return [];
   if (isObject(update)) return [update];
@@ -325,7 +344,10 @@ function toCommandUpdates(update: Json): JsonObject[] {
   return update.map((pair) => Object.fromEntries([pair]));
 }
 
-/** Returns the public members of the job, with a copy of the state that the function may change. */
+/**
+ * Returns the public members of the job. `state` is a copy that the function may change, and `messages` are the messages in that
+ * copy. `command` has no `goto`, and its `resume` is the value for this function alone.
+ */
 function createFunctionJob(job: Job, head: ThreadHead, values: JsonObject, signal: AbortSignal): BaseFunctionJob {
   const { run_id, thread_id, assistant_id, graph_id, attempt, stateless } = job;
   const { input, context, config, metadata, user, store } = job;
@@ -339,8 +361,8 @@ function createFunctionJob(job: Job, head: ThreadHead, values: JsonObject, signa
 }
 
 /**
- * Reduces a map of resume values to the value for the interrupt of the function. Without such a value, `resume` is
- * removed.
+ * Returns the command with `update` and `resume` alone. A map of resume values is reduced to the value for the first pending
+ * interrupt that it names, and `resume` is omitted if it names none. Any other resume value is kept.
  */
 function normalizeCommand({ resume, update }: Command, ids: readonly string[]): NonNullable<FunctionJob["command"]> {
   const updateMember = update === undefined ? {} : { update };

@@ -50,7 +50,10 @@ export class InvocationFrames {
     ];
   }
 
-  /** Marks the streamed message as complete in mode `messages`. Must precede all other frames. */
+  /**
+   * Returns a frame in mode `messages` with the messages of an update that have this id, which marks the streamed message as
+   * complete. It must precede all other frames. Returns none without mode `messages-tuple`, and for an update without messages.
+   */
   createCompletedFrames(update: JsonObject, id: string): StreamEvent[] {
     if (!this.#job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
     const completedMessages = update.messages.filter((message) => isObject(message) && message.id === id);
@@ -58,8 +61,8 @@ export class InvocationFrames {
   }
 
   /**
-   * Returns frames for the new AI and tool messages of an update that were not streamed as tokens; none without mode
-   * `messages-tuple`.
+   * Returns a frame in mode `messages-tuple` for each AI and tool message of an update whose id is neither in `before` nor
+   * `streamedId`. Of messages with the same id, the last counts. Returns none if the mode was not requested.
    */
   createMessageFrames(before: JsonObject, update: JsonObject, streamedId: string | undefined): StreamEvent[] {
     if (!this.#job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
@@ -74,7 +77,10 @@ export class InvocationFrames {
     );
   }
 
-  /** Returns the frame of an event in mode `events`, none in other modes. `messageId` is set if the event is about a message. */
+  /**
+   * Returns the frame of an event in mode `events`, none in other modes. With `messageId`, the event is about that message: this
+   * id is its `run_id`, and the run is its parent.
+   */
   createEventFrames(event: string, data: JsonObject, messageId?: string): StreamEvent[] {
     if (!this.#job.modes.has("events")) return [];
     const { run_id } = this.#job;
@@ -92,6 +98,10 @@ export class InvocationFrames {
   }
 }
 
+/**
+ * Returns the metadata of messages and events: that of the job with its ids, tags and attempt, and the names that LangGraph gives
+ * to the node and the step.
+ */
 function createMetadata(job: Job, step: number): JsonObject {
   return {
     ...job.metadata,

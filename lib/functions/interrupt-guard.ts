@@ -23,7 +23,10 @@ export class InterruptGuard {
     if (this.#unused) throw new UnusedInterrupt();
   };
 
-  /** Throws `UnusedInterrupt` if the function yields or returns another value than its unused interrupt. */
+  /**
+   * Throws `UnusedInterrupt` if an interrupt is unused and `value`, which the function yields or returns, is not that interrupt.
+   * If it is, the interrupt counts as used.
+   */
   requireUsed(value: unknown): void {
     if (this.#unused === value) this.#unused = null;
     this.requireNone();

@@ -98,7 +98,7 @@ export class FunctionInvocation {
 
   /**
    * Returns the events of a yielded or returned value, and counts it. A string is a token of the reply, an object an update of
-   * the state. Throws a TypeError for other values.
+   * the state, which is copied. The state event of an update follows later. Throws a TypeError for other values.
    */
   handleValue(value: unknown): ExecutorEvent[] {
     this.yieldedCount++;
@@ -118,8 +118,8 @@ export class FunctionInvocation {
   hasPendingStep = (): boolean => this.#isStepPending;
 
   /**
-   * Returns the frames of emitted data. While a step is pending, holds them back so that they follow the frames of the
-   * step.
+   * Returns the frames of emitted data. While a step is pending, returns none and keeps them, so that they follow the frames of
+   * the step.
    */
   emit(data: Json): StreamEvent[] {
     const frames = this.frames.createFrames("custom", data);
@@ -138,6 +138,7 @@ export class FunctionInvocation {
 
   /**
    * Returns the events of the returned value and of the end of the invocation: completes the reply and ends with the last state.
+   * Null and undefined are no value.
    */
   finish(value: unknown): ExecutorEvent[] {
     const events = value === undefined || value === null ? [] : this.handleValue(value);
@@ -152,12 +153,19 @@ export class FunctionInvocation {
     return events;
   }
 
+  /**
+   * Returns the events that complete the reply and end the run with the interrupt. Its id is that of the run, without hyphens, in
+   * every attempt.
+   */
   pause({ value }: InterruptSignal): ExecutorEvent[] {
     // A run raises at most one interrupt, so the run's id identifies it in every attempt.
     return this.pauseWithInterrupts([{ id: this.#job.run_id.replaceAll("-", ""), value }], this.#id);
   }
 
-  /** Returns the events that end the run with interrupts of one task. */
+  /**
+   * Returns the events that complete the reply and end the run with interrupts of one task. The state has the function as its
+   * next node.
+   */
   pauseWithInterrupts(interrupts: readonly Interrupt[], task_id: string): ExecutorEvent[] {
     const events = this.completeReply();
     this.#stateFrames.push(...createInterruptFrames(this.#job, interrupts), ...this.#createTaskEndFrames(interrupts));
@@ -169,7 +177,10 @@ export class FunctionInvocation {
     return [...this.commitStep(), ...this.frames.createChunkFrames(id, { content: text })];
   }
 
-  /** Returns the events that add a message of a step to the state. */
+  /**
+   * Returns the events that complete the reply, and adds a message of a step to the state by its `id` and `content`. The state
+   * event of the message follows later.
+   */
   addStepMessage(message: JsonObject): ExecutorEvent[] {
     return [
       ...this.completeReply(),
@@ -177,7 +188,10 @@ export class FunctionInvocation {
     ];
   }
 
-  /** Returns the state event of a failed invocation, whose task has the error and keeps resumed interrupts. */
+  /**
+   * Returns the state event of a failed invocation, with all updates so far but without the unfinished reply. Its task has the
+   * error; if the run resumed interrupts, their tasks have it and keep the interrupts.
+   */
   fail(error: unknown): ExecutorEvent[] {
     const errorMembers =
       error instanceof Error
@@ -195,8 +209,8 @@ export class FunctionInvocation {
   }
 
   /**
-   * Returns a usage event, or nothing if an earlier attempt or run has reported this usage. Steps run once, so their
-   * usage is always new.
+   * Returns a usage event. Usage outside of steps is counted and marked with `repeats`, and gives no event if an earlier attempt
+   * or run has reported it. Steps run once, so their usage is always new.
    */
   reportUsage({ usage, in_step }: { readonly usage: ModelUsage; readonly in_step: boolean }): ExecutorEvent[] {
     if (in_step) return [{ type: "usage", ...usage }];
@@ -211,7 +225,10 @@ export class FunctionInvocation {
     return this.#streamReplyPart(this.reply, { content: text });
   }
 
-  /** Adds a tool call or the end of a message to the open reply. */
+  /**
+   * Adds a tool call or the end of a message to the open reply, which it starts if needed. Returns the frames of the chunk; none
+   * without a chunk.
+   */
   #handleDelta({ chunk, members }: MessageDelta): ExecutorEvent[] {
     this.reply ??= { id: this.#uuid(), text: "" };
     this.reply.more = { ...this.reply.more, ...members };
@@ -219,8 +236,8 @@ export class FunctionInvocation {
   }
 
   /**
-   * Returns the pending state and the frames of a part of the reply. In a durable call the last frame has the position of the
-   * output.
+   * Returns the state event of the pending step, if there is one, and the frames of a part of the reply. In a durable call the
+   * last frame has the position of the output.
    */
   #streamReplyPart({ id }: StreamedReply, content: JsonObject): ExecutorEvent[] {
     const frames = this.frames.createChunkFrames(id, content);
@@ -235,8 +252,9 @@ export class FunctionInvocation {
   }
 
   /**
-   * Applies a change with the reply so far, which ends, to the state. Returns the state before, if it was pending; this one and
-   * its frames follow later. Throws for invalid messages.
+   * Applies a change to the state, together with the reply so far, which it completes; `stepReply` takes the place of that reply.
+   * Returns the state event of the step that was pending before, or none. The new step is pending, and its event and frames
+   * follow later. Throws for invalid messages.
    */
   #updateState(change: JsonObject, stepReply?: FunctionInvocation["reply"]): ExecutorEvent[] {
     const before = this.#values;
@@ -268,7 +286,10 @@ export class FunctionInvocation {
     return events;
   }
 
-  /** Returns a state event with the frames that were held back for it. The state is no longer pending. */
+  /**
+   * Returns a state event with the frames that were held back for it. The state is no longer pending. Only with a next node does
+   * the event have the position in the durable call and the kept input.
+   */
   createStateEvent(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
     const values = this.#values;
     const frames = this.#stateFrames;
@@ -291,7 +312,10 @@ export class FunctionInvocation {
       : undefined;
   }
 
-  /** Returns the frames of the end of the task in mode `tasks`, with its updates as the result or the failure. */
+  /**
+   * Returns the frame of the end of the task in mode `tasks`, none if the mode was not requested. Its result is all updates
+   * merged, unless `failure` replaces it.
+   */
   #createTaskEndFrames(interrupts: readonly Interrupt[], failure?: JsonObject): StreamEvent[] {
     if (!this.#job.modes.has("tasks")) return [];
     const outcome = failure ?? { result: mergeUpdates(this.#updates) };
@@ -304,7 +328,10 @@ export class FunctionInvocation {
   }
 }
 
-/** Merges updates into one result with the messages of all; null without updates. */
+/**
+ * Returns one object in which later updates replace members of earlier ones, except that `messages` has the messages of all.
+ * Returns null without updates.
+ */
 function mergeUpdates(updates: readonly JsonObject[]): Json {
   if (updates.length === 0) return null;
   const messages = updates.flatMap((update) => (Array.isArray(update.messages) ? update.messages : []));

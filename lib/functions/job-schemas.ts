@@ -24,8 +24,8 @@ export class JobSchemas {
   }
 
   /**
-   * Returns the job with input, context, answer and state as the schemas parse them. Throws `InvalidInput` or `InvalidState`, and an
-   * error without details if a schema throws.
+   * Returns a copy of the job with input, context, resume value and state as the schemas parse them. `state.messages` is not
+   * validated. Throws `InvalidInput` or `InvalidState`, and an error without details if a schema throws.
    */
   *parseJob(job: BaseFunctionJob): EventCoroutine<BaseFunctionJob> {
     const { input, context, resume, state } = this.#schemas;
@@ -49,7 +49,10 @@ export class JobSchemas {
     return parsed;
   }
 
-  /** Throws `InvalidState` if a value that the function yields or returns is an update that does not fit. */
+  /**
+   * Throws `InvalidState` if `value` is a plain object that, merged into `values`, does not fit the schema of the state. Does
+   * nothing for other values and without a schema of the state.
+   */
   *checkUpdate(values: JsonObject, value: unknown): EventCoroutine {
     if (!isPlainObject(value) || !this.#schemas.state) return;
     const update = copyJson(value, "update") as JsonObject;
@@ -58,8 +61,8 @@ export class JobSchemas {
   }
 
   /**
-   * Throws a `TypeError` if an argument of `interrupt()` or `emit()` does not fit. Returns a promise that rejects with it for an
-   * asynchronous schema.
+   * Validates the argument of `interrupt()` or `emit()`, and throws a TypeError if it does not fit. Returns undefined if it fits
+   * or has no schema; for an asynchronous schema, returns a promise that rejects with the TypeError.
    */
   checkArgument(kind: "interrupt" | "custom", value: Json): Promise<void> | undefined {
     const schema = this.#schemas[kind];
@@ -78,7 +81,7 @@ function requireNoIssues(label: string, { issues }: SchemaResult): undefined {
   if (issues) throw new TypeError(`${label}: the argument does not fit its schema: ${formatIssues(issues)}`);
 }
 
-/** Returns the output of a schema. Throws what `toError` makes of the issues. */
+/** Returns the output of a schema, and awaits an asynchronous one. Throws what `toError` returns for the issues. */
 function* parse(
   schema: Schema,
   value: unknown,

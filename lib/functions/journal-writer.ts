@@ -33,7 +33,9 @@ export class JournalWriter {
     this.#waits = waits;
   }
 
-  /** Returns a promise that also rejects when the run must stop. */
+  /**
+   * Calls `start` at once and returns a promise that it settles. The promise rejects with the reason if the run must stop before.
+   */
   rejectOnStop<Value>(
     start: (resolve: (value: Value) => void, reject: (reason: unknown) => void) => void,
   ): Promise<Value> {
@@ -43,13 +45,21 @@ export class JournalWriter {
     return promise.finally(() => this.#rejecters.delete(reject));
   }
 
-  /** Waits until a time, or until the run stops if it is null. `ask` is the interrupt that clients see meanwhile. */
+  /**
+   * Adds a pending wait for an operation, at which the run may be suspended. Resolves once `until`, a time in milliseconds, has
+   * passed; with null it never resolves. Rejects with the reason if the run stops. `ask` is the interrupt with which the run ends
+   * if the function only waits.
+   */
   waitUntil(operation: OperationUse, until: number | null, ask?: Interrupt): Promise<void> {
     const askMember = ask ? { ask } : {};
     return this.rejectOnStop<void>((resolve) => this.#waits.add({ operation, until, onDue: resolve, ...askMember }));
   }
 
-  /** Resolves with the stored result of an operation, in the order of the journal. */
+  /**
+   * Resolves with a copy of the stored result of an operation, in a later tick and in the order of the journal; null for a
+   * timeout. Rejects with a StepError for a stored failure, and with the reason if the run stops. Keeps the attempt from ending
+   * meanwhile.
+   */
   deliverResult<Value>(outcome: NonNullable<RecordedOperation["result"]>, operation: OperationUse): Promise<Value> {
     const endWork = this.#waits.beginWork();
     return this.rejectOnStop<Value>((resolve, reject) =>
@@ -57,12 +67,16 @@ export class JournalWriter {
     ).finally(endWork);
   }
 
-  /** Runs a coroutine in the driver, between the values of the function. Resolves with its result. */
+  /**
+   * Queues a coroutine that the driver runs between the values of the function. Resolves with its result. Rejects with what it
+   * throws, or with the reason if the run stops. Keeps the attempt from ending until it has run.
+   */
   runEffect<Value>(run: () => EventCoroutine<Value>): Promise<Value> {
     const endWork = this.#waits.beginWork();
     return this.rejectOnStop((resolve, reject) => {
       this.#options.eventQueue.push({
         kind: "effect",
+        /** Runs the coroutine and settles the promise of `runEffect` with its result or its error. Does not throw. */
         *run() {
           try {
             resolve(yield* run());
@@ -78,7 +92,8 @@ export class JournalWriter {
 
   /**
    * Appends an entry and commits it with all output before it. Resolves with it once that is stored. `message` is added to the
-   * state first. Rejects if the run stops or a limit of the journal is reached.
+   * state first, and the end of a step is emitted in mode `tasks`. An entry that settles its operation ends the use of it.
+   * Rejects if the run stops or a limit of the journal is reached.
    */
   async append(operation: OperationUse, members: EntryMembers, message?: JsonObject): Promise<JournalEntry> {
     const { call, journal, signal } = this.#options;
@@ -117,7 +132,7 @@ export class JournalWriter {
 const toAtomicEvents = (events: readonly ExecutorEvent[]): ExecutorEvent[] =>
   events.map((event) => (event.type === "state" ? { ...event, atomic: true } : event));
 
-/** Emits the start of a step in mode `tasks`. */
+/** Yields the start of a step in mode `tasks`; nothing if the mode was not requested. */
 export function* emitStepStart(
   call: FunctionInvocation,
   call_id: string,
@@ -133,6 +148,10 @@ export function* emitStepStart(
   });
 }
 
+/**
+ * Returns the frame of the end of a step in mode `tasks`, with its stored result or the message of its error; none if the mode
+ * was not requested.
+ */
 function createStepEndFrames(
   call: FunctionInvocation,
   call_id: string,

@@ -2,10 +2,11 @@
 import { ConfigError } from "../errors.ts";
 import type { CheckedAgents, GraphsOf } from "../executor/agent-types.ts";
 import type { Executor } from "../executor/contract.ts";
+import { findUnknownSettings } from "../executor/option-names.ts";
 import { createRecordedGraphState } from "../executor/recorded-states.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { recordCoroutine } from "../executor/state-recorder.ts";
-import type { AgentDefinition } from "./agent.ts";
+import type { Agent, AgentDefinition } from "./agent.ts";
 import type { AgentFunction } from "./function-job.ts";
 
 export * from "./agent.ts";
@@ -16,7 +17,8 @@ type Execute = typeof import("./execute.ts").execute;
 let execute: Execute | undefined;
 
 /**
- * Creates an executor of plain functions; each is a graph with one node, both named by its key.
+ * Creates an executor of plain functions; each is a graph with one node, both named by its key. Throws a ConfigError for a value
+ * that is no function, and for a reserved name.
  *
  * - Input that is an object updates the state as a yielded object does, except that a string in `messages` is a `human`
  *   message; any other input becomes the value `input` of the state. Without input and command the function is called on the state as it is.
@@ -25,6 +27,8 @@ let execute: Execute | undefined;
  * - `interrupt_before` stops before the call; a run without input continues from there. `interrupt_after` has no effect: after
  *   the only node the graph has finished.
  * - A later attempt of a run calls the function again from its start, on the state that was stored last.
+ *
+ * Throws a ConfigError with all problems for a value that is no function, a reserved name and unknown settings.
  *
  * @example
  * ```ts
@@ -47,10 +51,7 @@ export function fromFunctions<Hosted extends Readonly<Record<string, AgentFuncti
       typeof agent === "function" ? { agent: agent } : agent,
     ]),
   );
-  const problems = [...definitions].flatMap(([name, { agent }]) => {
-    if (typeof agent !== "function") return [`fromFunctions: ${name} must be a function`];
-    return name === START || name === END ? [`fromFunctions: ${name} is reserved, choose another name`] : [];
-  });
+  const problems = [...definitions].flatMap(([name, definition]) => findDefinitionProblems(name, definition));
   if (problems.length > 0) throw new ConfigError(problems);
   return {
     graphs: () =>
@@ -77,9 +78,20 @@ export function fromFunctions<Hosted extends Readonly<Record<string, AgentFuncti
   };
 }
 
+/** Returns what is wrong with an agent, as texts: its name, a value that is no function, unknown settings. */
+function findDefinitionProblems(name: string, definition: AgentDefinition | null | undefined): readonly string[] {
+  const label = `fromFunctions: ${name}`;
+  if (typeof definition?.agent !== "function") return [`${label} must be a function`];
+  if (name === START || name === END) return [`${label} is reserved, choose another name`];
+  return findUnknownSettings(definition, DEFINITION_NAMES, label);
+}
+
+/** The members of an agent that are no settings. */
+const DEFINITION_NAMES: readonly (keyof Agent)[] = ["agent", "strict", "~schemas", "~types"];
+
 /**
- * Loads `execute` with the first run, because deployments of graphs do not need it. Later runs call it without this
- * generator.
+ * Loads `execute` with the first run, because deployments of graphs do not need it, and keeps it in a module variable. Later runs
+ * call it without this generator. Throws if no function has the name of the graph.
  */
 const loadAndExecute: Execute = function* (definition, job, signal, environment) {
   if (!definition) throw new Error(`No function is named ${job.graph_id}`);

@@ -10,8 +10,9 @@ export type StreamPart = Readonly<Record<string, unknown>> & { readonly type?: u
 export type CreateMessageDelta = (chunk: JsonObject | null, members: JsonObject) => unknown;
 
 /**
- * Yields texts, tool calls and tool results of an AI SDK stream, and an update at the end of each step (`textDelta` is that of
- * `streamObject`). Reports the usage of each step, and the parts to the recorder. Throws the model's error.
+ * Yields strings for texts, deltas for tool calls and, at the end of each step, `{}`, which ends the message, and then its tool
+ * results as an update in the order of the calls. `textDelta` is the text of `streamObject`. Reports the usage of each step,
+ * and the parts to the recorder. Throws the model's error.
  */
 export async function* readModelStream(
   parts: AsyncIterable<StreamPart>,
@@ -78,7 +79,8 @@ async function* readParts(
 }
 
 /**
- * Reports the tokens of a model step, and returns them as members of its message. Does nothing and returns `{}` without tokens.
+ * Reports the tokens of a model step, and returns them as the `usage_metadata` of its message. Does nothing and returns `{}`
+ * without tokens.
  */
 function reportStepUsage({ usage, response }: StreamPart, reportUsage: (usage: ModelUsage) => void): JsonObject {
   const { inputTokens, outputTokens } = (usage ?? {}) as {

@@ -48,8 +48,7 @@ export async function openDurableCall(
   eventQueue.push({
     kind: "effect",
     /**
-     * Stores what the step has emitted. Emits a state of the started call if there is none yet, or if states are stored only at
-     * the end.
+     * Commits the pending step. Emits a state of the started call if there is none yet, or if states are stored only at the end.
      */
     *run() {
       yield* call.commitStep();
@@ -57,10 +56,13 @@ export async function openDurableCall(
         yield call.createStateEvent([job.graph_id], []);
     },
   });
-  return { runtime, functionJob: continuedCall ? continuedJob(functionJob, journal.origin) : functionJob };
+  return { runtime, functionJob: continuedCall ? createContinuedJob(functionJob, journal.origin) : functionJob };
 }
 
-/** Pauses a call again that an earlier attempt had paused, because the end of the run was not stored. */
+/**
+ * Pauses a call again that an earlier attempt had paused, because the end of the run was not stored. Does nothing without a
+ * journal or if the call no longer exists.
+ */
 export async function restorePause({ journal }: Job, { call_id }: ContinuedCall): Promise<void> {
   const paused = await journal?.open({ call_id }, () => {
     throw new Error("A call that was paused has begun");
@@ -68,7 +70,10 @@ export async function restorePause({ journal }: Job, { call_id }: ContinuedCall)
   await paused?.restorePause();
 }
 
-/** Returns the input that every attempt of the call gets. Omits the user, which is that of the run. */
+/**
+ * Returns the input that every attempt of the call gets: input, state, context, config and metadata of the run. Omits the user
+ * from the config, because each run has its own.
+ */
 function createCallInput({ input, context, config, metadata }: Job, call: FunctionInvocation): CallInput {
   const {
     langgraph_auth_user: _user,
@@ -84,8 +89,9 @@ function createCallInput({ input, context, config, metadata }: Job, call: Functi
 }
 
 /**
- * Appends the resume values of the run to the journal: each settles its ask. Logs a warning for one that does not fit
- * the schema.
+ * Appends the resume values of the run to the journal: each settles the open ask with its id. A resume value that is no map of
+ * ids answers the only open ask, and is ignored if there are several. Logs a warning for a value that does not fit the schema of
+ * its ask, which stays open.
  */
 async function recordAnswers({ job, head, environment }: DurableCallRequest, journal: ActiveJournal): Promise<void> {
   const resume = job.command?.resume;
@@ -117,8 +123,11 @@ async function recordAnswers({ job, head, environment }: DurableCallRequest, jou
 
 const formatEntryKey = ({ name, occurrence }: JournalEntry): string => `${occurrence} ${name}`;
 
-/** Returns the job with copies of the durable call's input and the user of this run, without a command. */
-function continuedJob(
+/**
+ * Returns a job for the run that continues a durable call: copies of the call's first input, state, context, config and metadata,
+ * with the ids and the user of this run and without a command.
+ */
+function createContinuedJob(
   functionJob: BaseFunctionJob,
   { input, values, context, config, metadata }: CallInput,
 ): BaseFunctionJob {

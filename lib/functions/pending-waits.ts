@@ -64,7 +64,10 @@ export class PendingWaits {
     return [...this.#pending].sort((a, b) => a.operation.call - b.operation.call);
   }
 
-  /** Counts an activity until the returned function is called. */
+  /**
+   * Counts an activity until the returned function is called, which may be called more than once. `onIdle` is not called
+   * meanwhile.
+   */
   beginWork(): () => void {
     this.#activeWorkCount++;
     let isOver = false;
@@ -80,7 +83,10 @@ export class PendingWaits {
     return work.finally(this.beginWork());
   }
 
-  /** Adds a wait and sets the timers. It is removed when it is due, before its `onDue`. */
+  /**
+   * Adds a wait, sets the timer for the nearest due time and restarts the idle timer. The wait is removed when it is due, before
+   * its `onDue` is called.
+   */
   add(wait: PendingWait): void {
     const pendingEntry: PendingWait = {
       ...wait,
@@ -111,7 +117,7 @@ export class PendingWaits {
     }));
   }
 
-  /** Restarts the timer that calls `onIdle`; stops it while work is active, without waits and once closed. */
+  /** Restarts the timer that calls `onIdle` after `IDLE_MS`. Stops it while work is active, without waits and once closed. */
   recordActivity(): void {
     this.#cancelIdle();
     this.#cancelIdle = () => {};
@@ -119,7 +125,10 @@ export class PendingWaits {
     this.#cancelIdle = this.#options.environment.timer(IDLE_MS, this.#options.onIdle);
   }
 
-  /** Sets the one timer for the nearest due time. Waits that are due then settle in the order of their times. */
+  /**
+   * Replaces the one timer, which is set for the nearest due time. It calls `onDue` of the waits that are due then, in the order
+   * of their times, and sets the next timer. Sets none without a due time and once closed.
+   */
   #scheduleTimer(): void {
     this.#cancelTimer();
     const { environment } = this.#options;
@@ -136,7 +145,10 @@ export class PendingWaits {
     });
   }
 
-  /** Listens for the events of the call from the first wait on. */
+  /**
+   * Starts to listen for the events of the call, once for all waits. Resolves after it has delivered the events that had come
+   * before.
+   */
   async watchEvents(): Promise<void> {
     this.#watchPromise ??= this.#options.journal.listen(() => this.#deliverEvents());
     await this.trackWork(this.#watchPromise);
@@ -144,8 +156,8 @@ export class PendingWaits {
   }
 
   /**
-   * Delivers the events that have come to their waits, each event once and to the first wait. An event that does not fit the
-   * schema is dropped and reported.
+   * Delivers events that have come to the first pending wait with their name, each event once, and removes that wait. An event
+   * that does not fit the schema goes to `onEventDropped`, and its wait stays. An event without a wait stays for a later one.
    */
   #deliverEvents(): void {
     for (const event of this.#options.journal.getEvents()) {

@@ -86,7 +86,10 @@ export class Replay {
     return this.#recorded.get(formatOperationKey(kind, name, occurrence)) ?? { failedEntries: [] };
   }
 
-  /** Returns true if a yielded value was stored already, and counts it. It must be neither emitted nor stored again. */
+  /**
+   * Returns true if an earlier attempt has stored the value that the function yields now, and counts the value; it must be
+   * neither emitted nor stored again. At the last such value, restores the reply that was open then.
+   */
   skipStoredValue(): boolean {
     const { call } = this.#options;
     if (call.yieldedCount >= this.#newestPosition.yielded) return false;
@@ -96,7 +99,8 @@ export class Replay {
   }
 
   /**
-   * Returns the position for a new entry. While the function is behind the newest stored position, returns that one.
+   * Returns the position for a new entry: the yielded values and a copy of the reply. While the function is behind the newest
+   * stored position, returns that one.
    */
   createPosition(): OutputPosition {
     const { yieldedCount: yielded, reply } = this.#options.call;
@@ -104,8 +108,8 @@ export class Replay {
   }
 
   /**
-   * True while the function repeats what an earlier attempt did: a recorded result is still to be delivered, or a stored value still to be
-   * reached. Custom events are not emitted again meanwhile.
+   * Returns true while the function repeats what an earlier attempt did: a recorded result is still to be delivered, or a stored
+   * value still to be reached. Custom events are not emitted again meanwhile.
    */
   isReplaying(): boolean {
     return (
@@ -113,7 +117,10 @@ export class Replay {
     );
   }
 
-  /** Numbers the use of an operation and finds its entries. Throws a ReplayMismatch in strict mode. */
+  /**
+   * Numbers the use of an operation and returns it with its recorded entries. A use without entries ends the replay, unless
+   * stored results are still to be delivered. Throws a ReplayMismatch in strict mode if the order differs.
+   */
   registerUse(kind: StepKind, name: string): OperationUse {
     const useKey = formatOperationKey(kind, name, 0);
     const occurrence = (this.#useCounts.get(useKey) ?? 0) + 1;
@@ -130,8 +137,8 @@ export class Replay {
   }
 
   /**
-   * Delivers a stored result in a later tick after all earlier ones, so that concurrent code continues in the stored order: a
-   * copy of the value, null for a timeout, or a StepError.
+   * Calls `resolve` or `reject` with a stored result in a later tick, after all earlier ones, so that concurrent code continues
+   * in the stored order: with a copy of the value, null for a timeout, or a StepError. Counts the result as used.
    */
   deliverResult(
     { idx, entry }: NonNullable<RecordedOperation["result"]>,
@@ -152,7 +159,7 @@ export class Replay {
     this.#scheduleDelivery();
   }
 
-  /** Delivers the pending results in the order of the journal, one in each tick. */
+  /** Delivers the pending results in the order of the journal, one in each tick. Does nothing while a delivery is scheduled. */
   #scheduleDelivery(): void {
     if (this.#isDelivering || this.#pendingResults.size === 0) return;
     this.#isDelivering = true;
@@ -171,8 +178,8 @@ export class Replay {
   }
 
   /**
-   * Notes that the journal is replayed up to this entry. The count of yielded values follows the entry, unless operations are
-   * concurrent.
+   * Ends the use of an operation and notes that the journal is replayed up to this entry. The count of yielded values follows the
+   * entry, unless operations are concurrent.
    */
   #advanceTo(idx: number, { position }: JournalEntry): void {
     this.completeOperation();
@@ -190,7 +197,10 @@ export class Replay {
     if (call.yieldedCount === this.#newestPosition.yielded) this.#restoreReply();
   }
 
-  /** Continues the reply of the newest entry. If subscribers may have received more of it, emits it again under another id. */
+  /**
+   * Continues the reply of the newest position, if it has one. If subscribers may have received more of it, gives it a new id and
+   * queues an effect that emits it again.
+   */
   #restoreReply(): void {
     const { reply } = this.#newestPosition;
     if (!reply) return;
@@ -208,7 +218,10 @@ export class Replay {
     });
   }
 
-  /** Throws a ReplayMismatch if the journal has another operation at this number, and at each use after the first mismatch. */
+  /**
+   * Throws a ReplayMismatch if the journal has another operation at this number, or this operation at another number. After the
+   * first mismatch, throws its error at each use.
+   */
   #requireSameOrder({ kind, name, occurrence, call, recorded }: OperationUse): void {
     const recordedEntry = this.#entryByNumber.get(call);
     const ownEntry = recorded.result?.entry ?? recorded.startEntry ?? recorded.failedEntries[0];

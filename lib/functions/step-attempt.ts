@@ -13,7 +13,10 @@ export type StepContextStorage = ContextStorage<string>;
 
 let stepContext: Promise<StepContextStorage | null> | undefined;
 
-/** Loads the storage of the step that code runs in, once. Resolves to null on runtimes without it. */
+/**
+ * Loads the storage of the step that code runs in, once for the process. Resolves to null on runtimes without
+ * `AsyncLocalStorage`.
+ */
 export function loadStepContextStorage(): Promise<StepContextStorage | null> {
   stepContext ??= createContextStorage<string>();
   return stepContext;
@@ -43,8 +46,9 @@ export interface StepAttemptResult {
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * Runs one attempt of a step with a lease that is held. Resolves with its JSON result, or with its error. Rejects after `work`
- * has settled when the run stops. A timeout aborts `work`'s signal and does not wait for it.
+ * Ensures the lease and calls `work` once. Resolves with a JSON copy of its result, or with `{ error }`. A returned text stream
+ * is streamed, and its text is the result. After `timeout_ms`, aborts `work`'s signal and resolves with a TimeoutError without
+ * waiting for it. Rejects if the lease is lost and, after `work` has settled, with the reason if the run stops.
  */
 export async function runStepAttempt(
   { label, signal, timeout_ms, stepContext, environment, journal, streamToken, reportUsage, scope }: StepAttemptOptions,
@@ -88,8 +92,8 @@ export async function runStepAttempt(
 }
 
 /**
- * Streams the tokens of a text stream. Returns their text and the message that the state gets. Throws a TypeError for elements
- * that are not texts, and the reason of an abort.
+ * Sends the tokens of a text stream one after the other. Resolves with their text and with the message, of type `ai`, that the
+ * state gets. Rejects with a TypeError for elements that are not texts, and with the reason of an abort.
  */
 async function streamReply(
   stream: AsyncIterable<unknown>,

@@ -21,6 +21,13 @@ const MAX_BACKOFF_MS = 60_000;
 const toErrorJson = (error: unknown): { name: string; message: string } =>
   error instanceof Error ? { name: error.name, message: error.message } : { name: "Error", message: String(error) };
 
+/** Throws a TypeError for options of retries that would be found invalid only after the work of a step has failed. */
+function requireValidRetries(retries: unknown, retry: unknown, label: string): void {
+  if (typeof retries !== "number" || !(retries >= 0))
+    throw new TypeError(`${label}: retries must be a number from 0, not ${String(retries)}`);
+  if (typeof retry !== "function") throw new TypeError(`${label}: retry must be a function`);
+}
+
 export class StepRunner {
   readonly #options: StepRunnerOptions;
   readonly #stepContext: StepContextStorage | null;
@@ -40,8 +47,9 @@ export class StepRunner {
   }
 
   /**
-   * Runs the attempts of a step, with growing pauses, and stores each result. Returns the JSON result once it is stored. Throws a
-   * StepError after the last attempt. Between attempts the run may be suspended.
+   * Runs the attempts of a step, with growing pauses, and stores each result. Continues the count of attempts that earlier runs
+   * have stored. Resolves with the JSON result once it is stored. Rejects with a StepError after the last attempt, and with the
+   * reason if the run stops. Between attempts the run may be suspended.
    */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one loop over the tries of a step, which share their times
   async execute(
@@ -51,6 +59,7 @@ export class StepRunner {
   ): Promise<Json | undefined> {
     const { journal, environment, call, spans } = this.#options;
     const label = formatStepName(operation.name);
+    requireValidRetries(retries, retry, label);
     const timeout_ms = timeout === undefined ? null : parseDuration(timeout, `${label}: timeout`);
     const pause_ms = parseDuration(backoff, `${label}: backoff`);
     const lastFailure = operation.recorded.failedEntries.at(-1);
@@ -92,13 +101,17 @@ export class StepRunner {
     }
   }
 
-  /** Runs one attempt of a step. Does not reject: an error is part of the result. Tokens of a stopped run are dropped. */
+  /**
+   * Runs one attempt of a step, and resolves with its result or with `{ error }`. Rejects if the lease is lost or the run stops.
+   * Tokens of a stopped run are dropped.
+   */
   #runAttempt(
     { name }: OperationUse,
     { timeout_ms, scope }: { readonly timeout_ms: number | null; readonly scope: SpanScope | null },
     work: (signal: AbortSignal) => unknown,
   ): Promise<StepAttemptResult | { readonly error: unknown }> {
     const { signal, call, eventQueue } = this.#options;
+    /** Streams a token between the values of the function, and drops it if the run was stopped. */
     const streamToken = (id: string, token: string): Promise<void> =>
       this.#writer.runEffect(function* () {
         if (!signal.aborted) yield* call.streamStepToken(id, token);

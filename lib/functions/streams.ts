@@ -18,8 +18,9 @@ export class MessageDelta {
 }
 
 /**
- * Returns the elements of a result that is a stream; null for any other value. `reportUsage` gets the tokens of model
- * streams, and the recorder their parts.
+ * Returns the items of a result that is a stream; null for any other value. An async iterable is returned as it is, a
+ * `fullStream` of the AI SDK as tokens and messages, else its `textStream`. `reportUsage` gets the tokens of a `fullStream`,
+ * and the recorder its parts.
  */
 export function findStream(
   result: unknown,
@@ -37,8 +38,8 @@ export function findStream(
 }
 
 /**
- * Returns the text stream of a step result; null for a result that is none. Returns an async iterable as it is, and only
- * the texts of a model stream, without its tool calls.
+ * Returns the text stream of a step result; null for a result that is no stream. An async iterable is returned as it is; of a
+ * model stream only the texts remain. `reportUsage` gets the tokens of model streams.
  */
 export function findTextStream(
   result: unknown,
@@ -53,6 +54,7 @@ async function* filterTexts(items: AsyncIterable<unknown>): AsyncGenerator<unkno
   for await (const item of items) if (typeof item === "string") yield item;
 }
 
+/** Yields a model stream as tokens, deltas and updates, as `readModelStream` converts it. Loads that module at the first item. */
 async function* streamModelMessages(
   parts: AsyncIterable<StreamPart>,
   reportUsage: (usage: ModelUsage) => void,

@@ -41,8 +41,8 @@ function* readCheckpoint(
 }
 
 /**
- * Reads the state that a function starts from: that of the run in a retry, else `from` or the head of the thread. An empty state
- * for a new thread. Throws if `from` does not exist or another kind of graph has put the state.
+ * Reads the state that a function starts from: the newest of the thread in a retry and without `from`, else `from`. Returns an
+ * empty state, with step −2, for a new thread. Throws if `from` does not exist or another kind of graph has put the state.
  */
 export function* readHead(job: Job): EventCoroutine<ThreadHead> {
   const { resumed, from } = job;

@@ -1,6 +1,9 @@
 /** Stops waiting when a signal aborts. */
 
-/** Waits for a promise. When the signal aborts, calls `leave` and rejects with the reason of the signal. */
+/**
+ * Settles as the promise does. When the signal aborts first, or is aborted already, calls `leave` and rejects with the reason
+ * of the signal; the work of the promise continues.
+ */
 export async function waitUnlessAborted<Value>(
   promise: Promise<Value>,
   signal: AbortSignal | undefined,
@@ -8,6 +11,7 @@ export async function waitUnlessAborted<Value>(
 ): Promise<Value> {
   if (!signal) return await promise;
   const { promise: aborted, reject } = Promise.withResolvers<never>();
+  /** Calls `leave`, then rejects `aborted` with the reason of the signal. */
   const onAbort = (): void => {
     leave?.();
     reject(signal.reason);

@@ -14,7 +14,10 @@ export interface ParsedFrame {
 /** Events that are no mode. `run` and `outcome` of the frames have what they say. */
 const OTHER_EVENTS = ["metadata", "feedback", "error", "end", "messages/metadata"];
 
-/** Returns the frame, or null for one that belongs to no mode, or whose values are only interrupts. */
+/**
+ * Returns the frame with its mode and namespace, without interrupts in its values or updates. Returns null for a frame that
+ * belongs to no mode, or that has only interrupts.
+ */
 export function parseFrame({ id, event, data }: ReceivedFrame): ParsedFrame | null {
   const [name = "", ...namespace] = event.split("|");
   if (OTHER_EVENTS.includes(name)) return null;
@@ -25,6 +28,10 @@ export function parseFrame({ id, event, data }: ReceivedFrame): ParsedFrame | nu
   return Object.keys(content).length > 0 ? { mode, id, namespace, data: content } : null;
 }
 
+/**
+ * Returns the stream mode of an event: `messages/…` belongs to `messages`, and `messages` to `messages-tuple`. Other names are
+ * returned unchecked.
+ */
 function toMode(name: string): StreamMode {
   if (name.startsWith("messages/")) return "messages";
   return name === "messages" ? "messages-tuple" : (name as StreamMode);

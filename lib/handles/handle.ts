@@ -33,7 +33,7 @@ function requireSuccess(outcome: Outcome<Wire>): unknown {
   return outcome.values;
 }
 
-/** Marks a promise that its user may ignore, so that its rejection is no unhandled one. */
+/** Returns the same promise, which its user may ignore: its rejection is then no unhandled one. */
 function ignoreRejection<Value>(promise: Promise<Value>): Promise<Value> {
   promise.catch(() => {});
   return promise;
@@ -43,7 +43,10 @@ function ignoreRejection<Value>(promise: Promise<Value>): Promise<Value> {
  * Creates the calls of one agent. Over HTTP and in process they differ in the transport alone.
  */
 export function createAgentHandle<Types extends Wire>(transport: RunTransport, name: string): AgentHandle<Types> {
-  /** Creates the run of a call. The thread that it creates is deleted again if the run is refused. */
+  /**
+   * Creates the run of a call and returns the result of `send`. Without `thread_id` it first creates a thread, which it deletes
+   * again if the run is refused; null means a stateless run. `options` may name another assistant than the agent's.
+   */
   async function create<Created>(
     content: Content,
     options: UntypedOptions,
@@ -61,15 +64,18 @@ export function createAgentHandle<Types extends Wire>(transport: RunTransport, n
     }
   }
 
-  /** Waits for the end of a run that was created before. */
+  /**
+   * Waits for the end of a run that was created before, and returns its outcome, also for a deleted run. Rejects when the
+   * signal aborts; the run continues.
+   */
   async function join(run: RunRef, { thread_id, signal }: UntypedOptions): Promise<Outcome<Wire>> {
     const result = (await transport.join(run, signal)) ?? DELETED_RUN_RESULT;
     return await readOutcome(transport, run, { result, isStateless: thread_id === null }, signal);
   }
 
   /**
-   * Creates a run and returns its outcome when it has ended; a failed run does not throw. Rejects if the run is refused or the
-   * signal aborts.
+   * Creates a run and returns its outcome when it has ended or waits for an answer; a failed run does not reject. Rejects if
+   * the run is refused or the signal aborts.
    */
   async function wait(content: Content, options: UntypedOptions): Promise<Outcome<Wire>> {
     const { signal } = options;
@@ -80,7 +86,7 @@ export function createAgentHandle<Types extends Wire>(transport: RunTransport, n
     return await readOutcome(transport, run, { result, isStateless }, signal);
   }
 
-  /** Creates a run and returns its ids at once. `outcome` waits for its end. */
+  /** Creates a run and resolves with its ids at once. `outcome()` waits for its end. */
   async function start(input: Json, options: UntypedOptions = {}): Promise<StartedRun<Wire>> {
     const { run_id, thread_id } = await create({ input }, options, (call) =>
       transport.create(call.thread_id, call.request, call.signal),
@@ -89,7 +95,8 @@ export function createAgentHandle<Types extends Wire>(transport: RunTransport, n
   }
 
   /**
-   * Creates a run and returns its frames; the run starts at once, also if nobody reads them. Its errors reject the first read.
+   * Creates a run and returns its frames, those of mode `values` by default. The run starts at once, also if nobody reads them.
+   * If it is refused, the first read rejects.
    */
   function stream(input: Json, options: UntypedOptions = {}): RunFrames<Wire> {
     const opened = create({ input }, { stream_mode: "values", ...options }, (call) =>
@@ -133,7 +140,10 @@ class OpenFrames implements AsyncIterable<ParsedFrame> {
     return this.#outcome;
   }
 
-  /** Yields the frames that have content. Throws RunFailed at the end, unless the run succeeded or waits. */
+  /**
+   * Yields the frames that have content. After the last one it throws RunFailed, unless the run succeeded or waits for an
+   * answer.
+   */
   async *[Symbol.asyncIterator](): AsyncIterator<ParsedFrame> {
     const { frames } = await this.#opened;
     let last: ReceivedFrame | undefined;

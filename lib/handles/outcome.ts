@@ -20,13 +20,17 @@ const DELETED = ["RunDeleted", "RunRolledBack"];
 export const toOpenInterrupts = (interrupts: readonly Json[]): readonly OpenInterrupt<Json>[] =>
   interrupts.filter(isObject).map(({ id, value }) => ({ id: String(id), value: value ?? null }));
 
+/** Returns values and interrupts of a state. `waits` is true if it has next steps. */
 const parseState = ({ values, next, interrupts }: ReceivedState): StateParts => ({
   values,
   interrupts,
   waits: next.length > 0,
 });
 
-/** Returns the values of a result without the members that the server adds. */
+/**
+ * Returns the values of a result without the members that the server adds, and its interrupts. `waits` is true if the result
+ * names interrupts.
+ */
 function parseResult(result: Json): StateParts {
   if (!isObject(result)) return { values: result, interrupts: [], waits: false };
   const { __interrupt__: interrupts, __feedback__: _, ...values } = result;
@@ -36,7 +40,10 @@ function parseResult(result: Json): StateParts {
 const findError = (result: Json): RunError | null =>
   isObject(result) && isObject(result["__error__"]) ? (result["__error__"] as RunError) : null;
 
-/** Returns the status of a run whose row is gone: stateless, rolled back or deleted. */
+/**
+ * Returns the status of a run whose row is gone: success without an error, `interrupted` if it was rolled back or deleted, else
+ * `timeout` or `error`.
+ */
 function inferStatus(error: RunError | null): string {
   if (error === null) return "success";
   if (DELETED.includes(error.error)) return "interrupted";
@@ -44,8 +51,9 @@ function inferStatus(error: RunError | null): string {
 }
 
 /**
- * Returns the outcome of a run that has ended. Its values are those of the newest state that the run has stored: the result of a run
- * may be the state of its thread, which later runs change. The thread of a stateless run is gone, so its result has the values.
+ * Returns the outcome of a run that has ended. Its values are those of the newest state that the run has stored, because the
+ * result may be the state of its thread, which later runs change. A stateless run, whose thread is gone, has those of its
+ * result. Values are null for a failed run, or a cancelled one on a thread, that has stored no state.
  */
 export async function readOutcome(
   transport: RunTransport,
@@ -64,7 +72,10 @@ export async function readOutcome(
   return toOutcome(run, end, error, state ? parseState(state) : resultParts);
 }
 
-/** Returns the outcome of a run. Without its end, the status is derived from the error. A run with open steps waits. */
+/**
+ * Returns the outcome of a run. Without its end, the status is derived from the error. An interrupted run is `cancelled`, and a
+ * run without an error that has next steps is `waiting`. Values are null without `parts`.
+ */
 function toOutcome(run: RunRef, end: RunEnd | null, error: RunError | null, parts: StateParts | null): Outcome<Wire> {
   const { run_id, thread_id } = run;
   const status = end?.status ?? inferStatus(error);

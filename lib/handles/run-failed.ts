@@ -27,6 +27,10 @@ export class RunFailed<Types extends Wire = Untyped> extends Error {
   }
 }
 
+/**
+ * Returns the end of the sentence that begins with the run: that it waits, was cancelled with its reason, or its status and
+ * error.
+ */
 function describe(outcome: FailedOutcome<Wire>): string {
   if (outcome.status === "waiting") return "waits for an answer";
   if (outcome.status === "cancelled") return `was cancelled${outcome.reason === null ? "" : `: ${outcome.reason}`}`;

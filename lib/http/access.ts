@@ -28,7 +28,11 @@ const isExposedHeader = (name: string): boolean =>
 
 const readHost = (request: Request): string => (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
 
-/** Returns the origin of the web page that sent the request. Returns null for a page of this server and if no page sent it. */
+/**
+ * Returns the `Origin` header of a request that a page of another origin sent, or the text `"null"` if it has none.
+ * Returns null for other requests. `sec-fetch-site` decides if it is present: null for `same-origin` and `none`.
+ * Without it, returns null if there is no `Origin`, or if its host is that of `Host` or `x-forwarded-host`.
+ */
 function findCrossOrigin(request: Request): string | null {
   const { headers } = request;
   const origin = headers.get("origin");
@@ -49,7 +53,11 @@ const hasAmbientCredentials = (headers: Headers): boolean => headers.has("cookie
 const isPrefetch = (headers: Headers): boolean =>
   ["sec-purpose", "purpose", "x-moz"].some((name) => /\bprefetch\b/i.test(headers.get(name) ?? ""));
 
-/** Returns true if a program or a script sent the request. Links, images and frames of a page must not change state by GET. */
+/**
+ * Returns true if a program or a script of a page sent the request, and not a link, an image, a frame or a prefetch.
+ * `sec-fetch-mode` and `sec-fetch-dest` decide if present. Without both, returns true if the user agent is no browser,
+ * or if there is an `origin`, `x-api-key` or `authorization` header that no browser login has set.
+ */
 export function isScriptRequest({ headers }: Pick<Request, "headers">): boolean {
   const mode = headers.get("sec-fetch-mode");
   const destination = headers.get("sec-fetch-dest");
@@ -63,7 +71,10 @@ export function isScriptRequest({ headers }: Pick<Request, "headers">): boolean 
   return !isBrowser || scriptHeaders.some((name) => headers.has(name));
 }
 
-/** Returns true if a browser loads a subresource of a page or prefetches, so that its user has not followed a link. */
+/**
+ * Returns true for a prefetch, and for a `sec-fetch-dest` other than `empty` and `document` unless `sec-fetch-user`
+ * says that the user has followed a link. Returns false without these headers.
+ */
 export function isSubresourceOrPrefetch({ headers }: Pick<Request, "headers">): boolean {
   const destination = headers.get("sec-fetch-dest") ?? "empty";
   const isUserActivated = headers.get("sec-fetch-user") === "?1";
@@ -116,8 +127,9 @@ export class CorsPolicy {
   }
 
   /**
-   * Throws `wrong_host`, and `origin_refused` if a page of an origin that is not allowed would change state. Checks nothing
-   * without configured host names.
+   * Does nothing without configured host names. Throws `wrong_host` if the `Host` header, with and without its port, is
+   * none of them. Throws `origin_refused` if the `Origin` header is not allowed and the request may change state,
+   * unless its route is public.
    */
   checkRequest(request: Request, { isPublic, isChange }: PolicyTarget): void {
     const hostNames = this.#hostNames;
@@ -135,7 +147,8 @@ export class CorsPolicy {
   }
 
   /**
-   * Throws `origin_refused` for a page of another origin without the permission that a request with credentials needs. Browsers let
+   * Does nothing for programs and pages of this server. Throws `origin_refused` for a page of another origin that is
+   * not allowed, and for an allowed one that sends cookies or a browser login without `allow_credentials`. Browsers let
    * every page open a WebSocket and send cookies with it.
    */
   checkUpgrade(request: Request): void {
@@ -147,8 +160,9 @@ export class CorsPolicy {
   }
 
   /**
-   * Throws `origin_refused` if a page of another origin would change state with the cookies or the browser login of its visitor, unless
-   * `allow_credentials` is set and the origin is allowed. Public routes are exempt.
+   * Throws `origin_refused` if a page of another origin would change state with the cookies or the browser login of its
+   * visitor, unless `allow_credentials` is set and the origin is allowed. Does nothing for public routes and for
+   * requests without cookies and browser login.
    */
   checkCredentials(request: Request, { isPublic, isChange }: PolicyTarget): void {
     const origin = hasAmbientCredentials(request.headers) ? findCrossOrigin(request) : null;
@@ -157,8 +171,9 @@ export class CorsPolicy {
   }
 
   /**
-   * Responds to a preflight with the allowed methods and headers, by default those that it requests. The origin is added
-   * elsewhere.
+   * Returns a 204 with the configured methods, headers and maximum age. Without configured headers, allows those that
+   * the preflight requests. LangSmith Studio gets all methods, the requested headers and access to a private network.
+   * `addResponseHeaders` adds the origin later.
    */
   createPreflightResponse({ headers: requestHeaders }: Request): Response {
     const isStudio = this.#allowsStudio && requestHeaders.get("origin") === LANGSMITH_STUDIO_ORIGIN;
@@ -178,7 +193,9 @@ export class CorsPolicy {
   }
 
   /**
-   * Adds the CORS headers that let an allowed web page read the response, unless it has them. Adds only `vary` for other pages.
+   * Adds to `headers` the CORS headers that let an allowed web page read the response. Changes nothing if `headers` has
+   * `access-control-allow-origin`. For other pages adds only `vary: Origin`. If all origins are allowed without
+   * credentials, sends `*` to everybody.
    */
   addResponseHeaders(request: Request, headers: Headers): void {
     // Public routes set the header themselves, and the host's own routes may.
@@ -193,7 +210,10 @@ export class CorsPolicy {
     headers.set("access-control-expose-headers", this.#exposedHeaders);
   }
 
-  /** Returns true for a configured origin, and, with host names, for pages of these hosts and of this machine. */
+  /**
+   * Returns true for a configured origin (a name, `*` or the pattern), for LangSmith Studio if it is enabled, and, with
+   * host names, for pages of these hosts and of this machine.
+   */
   #allowsOrigin(origin: string): boolean {
     if (
       this.#allowedOrigins.includes("*") ||
@@ -212,7 +232,15 @@ export class CorsPolicy {
 export interface Authentication {
   readonly route: Route | undefined;
   readonly access: "open" | "account" | AccessLevel;
+  /**
+   * Resolves to the caller within its workspace, or to the anonymous principal with `open` or `account` access. Checks
+   * the credential on the first call and caches the result. Rejects if the credential is refused.
+   */
   principal(): Promise<Principal>;
+  /**
+   * Resolves to the caller at the level of its account, with any access. Checks the credential on the first call and
+   * caches the result. Rejects if the credential is refused.
+   */
   accountCaller(): Promise<Caller>;
 }
 
@@ -232,8 +260,8 @@ export const getDefaultAccessLevel = (method: string): AccessLevel =>
   method === "GET" || method === "HEAD" ? "read" : "change";
 
 /**
- * Returns true if the request may change state: by its method, or by a GET route whose access level says so. `routes` are those
- * of its path.
+ * Returns true for a method that is not safe, and, with any safe method, if one of `routes` is a GET route whose
+ * `access` function returns another level than `read` for the request. `routes` are those of its path.
  */
 export function mayChangeState(request: Request, routes: readonly Route[]): boolean {
   if (!SAFE_METHODS.has(request.method)) return true;
@@ -251,7 +279,12 @@ interface MatchedRequest {
   routes(): readonly Route[];
 }
 
-/** Returns the access that a request needs. A 404 or 405 needs the access of a route of the path, so that it reveals no more. */
+/**
+ * Returns the access level of the route; a function is called with the request. A route that is open locally is `open`
+ * to this machine if `open_metrics` is set. Without a route for the method, `open` and `account` of the first route of
+ * the path apply; for paths without routes, `/` is `open` and account paths are `account`. The method decides for the
+ * rest.
+ */
 export function resolveAccess(
   request: Request,
   { path, route, routes }: MatchedRequest,
@@ -275,8 +308,9 @@ export interface UnauthenticatedRequest extends Pick<Authentication, "route" | "
 }
 
 /**
- * Returns the authentication of a request. It checks the credential later, on the first call of one of its functions, and caches
- * the result; open routes check none.
+ * Returns the authentication of a request, and checks nothing yet. `principal()` and `accountCaller()` check the
+ * credential on their first call and cache the promise, also if it rejects. With `open` or `account` access,
+ * `principal()` checks nothing and resolves to the anonymous principal.
  */
 export function authenticate(
   accounts: Accounts,

@@ -36,7 +36,10 @@ class ResponseSizes {
     return this.get(name) > LARGE_BYTES;
   }
 
-  /** Records the size of a read, and drops the oldest record above the maximum. Long names are not recorded. */
+  /**
+   * Records the size of a read as the newest record, and drops the oldest record above `MAX_MEASURED`. Ignores names
+   * longer than `MAX_NAME_CHARS`. An unchanged size changes nothing, not even the age of the record.
+   */
   set(name: string, size: number): void {
     if (name.length > MAX_NAME_CHARS || this.#sizes.get(name) === size) return;
     this.#sizes.delete(name);
@@ -53,8 +56,9 @@ class SharedReservations {
   readonly #entries = new WeakMap<object, { readonly bytes: ByteReservation; userCount: number }>();
 
   /**
-   * Adds a response to those that share the text. The bytes are released with the last of them. Returns null if there are none,
-   * so that the bytes must be reserved first.
+   * Adds a response to those that share the reservation of a text. Returns its share, whose `release()` acts once; the
+   * last one releases the bytes. Returns null and changes nothing if no response shares the text: then reserve bytes
+   * and call `add`.
    */
   join(text: object): SharedReservation | null {
     const entry = this.#entries.get(text);
@@ -72,7 +76,10 @@ class SharedReservations {
     };
   }
 
-  /** Shares the reservation of a text from now on. Releases `bytes` if other responses share the text already. */
+  /**
+   * Stores `bytes` as the shared reservation of a text, or releases `bytes` if the text has one already. Then joins it,
+   * and returns the share of this response.
+   */
   add(text: object, bytes: ByteReservation): SharedReservation {
     if (this.#entries.has(text)) bytes.release();
     else this.#entries.set(text, { bytes, userCount: 0 });
@@ -97,8 +104,9 @@ export interface BodyBudget {
 }
 
 /**
- * Creates the budgets of memory for the large bodies of all requests. `yieldAfterRead` waits for a tick once reads have taken too
- * long together.
+ * Creates the memory budgets that all requests of a handler share: bytes of large bodies, slots for reads of unknown
+ * and of small size, sizes of earlier responses, and shared texts. A caller gets at most `caller_share` of the bytes
+ * and a quarter of the slots. Released bytes may cause a garbage collection.
  */
 export function createBodyBudget(
   environment: Pick<Environment, "timer" | "defer" | "now" | "monotonic" | "collectGarbage">,
@@ -120,7 +128,10 @@ export function createBodyBudget(
   const smallReads = createByteBudget(environment, { total: MAX_SMALL, share: MAX_SMALL / 4 });
   let busy_ms = 0;
   // An embedded database responds in the same tick: without yielding, many reads would block all other work.
-  /** Adds the time of a read, and waits for a tick after each `MAX_BUSY_MS`. */
+  /**
+   * Adds the milliseconds since `startedAt` to a sum over all requests. Once the sum reaches `MAX_BUSY_MS`, resets it
+   * and resolves in the next tick. Otherwise resolves at once.
+   */
   async function yieldAfterRead(startedAt: number): Promise<void> {
     busy_ms += Math.max(0, now() - startedAt);
     if (busy_ms < MAX_BUSY_MS) return;

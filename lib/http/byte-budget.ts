@@ -81,7 +81,10 @@ class FairBudget implements ByteBudget {
     this.#options = options;
   }
 
-  /** Reserves bytes, at most a caller's share, if they fit now and no caller with priority waits. Returns null otherwise. */
+  /**
+   * Reserves bytes; a number above the share of a caller is reduced to the share. Returns null if they do not fit into
+   * the share or the total, if this caller already waits, or if another caller that is within its share waits.
+   */
   tryReserve(caller: string, requestedBytes: number): ByteReservation | null {
     const { total, share } = this.#options;
     const bytes = Math.min(requestedBytes, share);
@@ -91,8 +94,9 @@ class FairBudget implements ByteBudget {
   }
 
   /**
-   * Reserves bytes even if they do not fit. Releasing or shrinking them lets waiting callers continue; growing fails if it does
-   * not fit.
+   * Reserves bytes without a check of share and total. `resize()` of the result reduces its argument to the share, and
+   * returns false if a growth does not fit or the bytes are released. `release()` acts once and calls `onRelease`.
+   * Releasing and shrinking grant waiting reservations.
    */
   forceReserve(caller: string, initialBytes: number): ByteReservation {
     const { total, share, onRelease } = this.#options;
@@ -129,8 +133,9 @@ class FairBudget implements ByteBudget {
   }
 
   /**
-   * Reserves bytes, and waits until they fit. Throws `server_busy` after `wait_ms` and `ClientDisconnectedError` if the client is
-   * gone.
+   * Reserves bytes, at most a share, now or after a wait in the queue of the caller. Rejects with `server_busy` after
+   * `wait_ms` (never, if that is undefined), and with `ClientDisconnectedError` when the lifetime ends or if it has
+   * ended.
    */
   async reserve(caller: string, requestedBytes: number, options: ReserveOptions): Promise<ByteReservation> {
     if (options.lifetime.isEnded) throw new ClientDisconnectedError();
@@ -140,7 +145,11 @@ class FairBudget implements ByteBudget {
     );
   }
 
-  /** Waits in the queue of the caller. Rejects as `reserve` and lets others continue then. */
+  /**
+   * Appends a waiter to the queue of the caller. Resolves when `#grantWaiting` reserves its bytes. Rejects with
+   * `server_busy` after `wait_ms` and with `ClientDisconnectedError` at the end of the lifetime; the waiter then leaves
+   * the queue, and others are granted.
+   */
   #wait(caller: string, bytes: number, { lifetime, wait_ms }: ReserveOptions): Promise<ByteReservation> {
     return new Promise((resolve, reject) => {
       const usage = this.#getUsage(caller);
@@ -156,6 +165,7 @@ class FairBudget implements ByteBudget {
           resolve(this.forceReserve(caller, bytes));
         },
       };
+      /** Rejects the reservation, removes its waiter from the queue, and grants others that fit now. */
       const rejectWaiter = (error: Error): void => {
         cancelWaiting();
         waiters.splice(waiters.indexOf(waiter), 1);
@@ -180,7 +190,10 @@ class FairBudget implements ByteBudget {
     if (usage.usedBytes === 0 && usage.waiters.length === 0) this.#callers.delete(caller);
   }
 
-  /** Returns true if a caller that is within its share waits for others to release theirs. */
+  /**
+   * Returns true if the first waiter of any caller fits into the share of this caller, so that it waits only for bytes
+   * of others.
+   */
   #hasPriorityWaiter(): boolean {
     const { share } = this.#options;
     return [...this.#callers.values()].some(
@@ -188,7 +201,11 @@ class FairBudget implements ByteBudget {
     );
   }
 
-  /** Grants the waiting reservations that fit. No other caller overtakes one that is within its share and waits for released bytes. */
+  /**
+   * Grants the first waiter of each caller in turn, as long as they fit. Skips a waiter that exceeds the share of its
+   * caller. Stops at one that is within its share and does not fit the total, so that no smaller one overtakes it.
+   * Moves a caller behind all others after each grant.
+   */
   #grantWaiting(): void {
     const { total, share } = this.#options;
     for (let isGranted = true; isGranted; ) {

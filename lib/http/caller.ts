@@ -12,7 +12,10 @@ interface RuntimeHost {
 
 const UNKNOWN_ADDRESS = "unknown";
 
-/** Returns the address of the connection, or null if the host does not provide it. Headers do not count, because clients can forge them. */
+/**
+ * Returns the address of the connection: `address` of the host, else `requestIP` of Bun or `remoteAddr` of Deno.
+ * Returns null if the host has none. Headers do not count, because clients can forge them.
+ */
 function findConnectionAddress(host: HandlerHost | object, request: Request): string | null {
   if ("address" in host && typeof host.address === "string") return host.address;
   const { requestIP, remoteAddr } = host as RuntimeHost;
@@ -20,7 +23,10 @@ function findConnectionAddress(host: HandlerHost | object, request: Request): st
   return typeof remoteAddr?.hostname === "string" ? remoteAddr.hostname : null;
 }
 
-/** Returns a signal that aborts when the client disconnects before its response is complete. */
+/**
+ * Returns a signal that aborts when the client disconnects before its response is complete: the signal of the host,
+ * else on Deno a new one that aborts when `completed` rejects, else the signal of the request.
+ */
 export function getDisconnectSignal(host: HandlerHost | object, request: Request): AbortSignal {
   if ("signal" in host && host.signal) return host.signal as AbortSignal;
   const { completed } = host as RuntimeHost;
@@ -32,8 +38,8 @@ export function getDisconnectSignal(host: HandlerHost | object, request: Request
 }
 
 /**
- * Returns the network of an address: a client of IPv6 has all addresses of a /64. An address of IPv4 stays, also in its IPv6
- * form.
+ * Returns the first four groups of an IPv6 address as `a:b:c:d::/64`, because a client of IPv6 has all addresses of a
+ * /64. Returns an IPv4 address without its `::ffff:` prefix, and any text without a colon unchanged.
  */
 function toNetwork(address: string): string {
   const [, ipv4Address] = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address) ?? [];
@@ -50,7 +56,10 @@ function toNetwork(address: string): string {
     .join(":")}::/64`;
 }
 
-/** Returns the name under which the usage of a caller is counted: its user or key, or its network without authentication. */
+/**
+ * Returns the name under which the usage of a caller is counted: `user` and its identity, else `key` and the API key's
+ * name, else `address` and the network of the connection. All callers without a known address share one name.
+ */
 export function toCallerName(
   { user, api_key }: Pick<Principal, "user" | "api_key">,
   host: HandlerHost | object,

@@ -21,7 +21,11 @@ interface AuthenticatedRequest extends Pick<RequestContext, "request" | "request
 
 export type CreateContext = (call: AuthenticatedRequest, match: MatchedRoute) => RequestContext;
 
-/** Returns the function that creates the context of a request, with functions that parse query and body when they are called. */
+/**
+ * Returns the function that creates the context of a request: the resources that its principal may use, a body budget,
+ * and functions that read body and query when they are called. A read may read its body repeatedly; the body of a
+ * change can be read once.
+ */
 export function createContextFactory(service: ServiceInternals, read: ReadBody, handler: HandlerState): CreateContext {
   const { environment } = service;
   return ({ auth, ...call }, { route, params, rawQuery }) => {
@@ -33,7 +37,10 @@ export function createContextFactory(service: ServiceInternals, read: ReadBody, 
     );
     const canRepeat = isReadOnly(route, auth.access);
     let body: Promise<Uint8Array> | undefined;
-    /** Reads the body. A read may call it repeatedly; for a change, a second call fails, because the body is not retained. */
+    /**
+     * Reads the body. For a read, caches the promise, so that it can be called repeatedly. For a change, a second call
+     * fails, because the body is not retained.
+     */
     const bytes = (): Promise<Uint8Array> => {
       const bodyBytes =
         body ??
@@ -42,6 +49,7 @@ export function createContextFactory(service: ServiceInternals, read: ReadBody, 
       if (canRepeat) body = bodyBytes;
       return bodyBytes;
     };
+    /** Returns a copy of the principal with the user of the account-level caller, or with null. */
     const getAccountPrincipal = async (): Promise<Principal> => ({
       ...principal,
       user: (await auth.accountCaller()).user ?? null,
@@ -57,6 +65,10 @@ export function createContextFactory(service: ServiceInternals, read: ReadBody, 
       ...{ ...call, service, handler, bodyBudget, params, rawQuery, bytes, waitForNextTick, onUnknownKeys },
       ...{ resources, guard },
       accountCaller: auth.accountCaller,
+      /**
+       * Reads the body and validates it by the schema of the route; a route without one gets `{}`. Waits for a tick
+       * after a large body. Throws as `readObject`.
+       */
       async body() {
         const bodyBytes = await bytes();
         const parsedBody = readObject(bodyBytes, route.body ?? noFields, { onUnknownKeys });

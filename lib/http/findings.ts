@@ -11,7 +11,10 @@ export type FindingLocation = readonly (string | number)[];
 /** Adds a finding. The default type is `value_error`. */
 export type ReportFinding = (loc: FindingLocation, msg: string, type?: string) => void;
 
-/** Returns the result of `read`. Throws an InputError with all findings that `read` reports. */
+/**
+ * Returns the result of `read` if it reports nothing. Throws an InputError with all findings that `read` reports, whose
+ * type is `value_error` by default.
+ */
 export function validateWith<Output>(read: (report: ReportFinding) => Output): Output {
   const issues: InputIssue[] = [];
   const output = read((loc, msg, type = "value_error") => void issues.push({ loc, msg, type }));
@@ -22,7 +25,10 @@ export function validateWith<Output>(read: (report: ReportFinding) => Output): O
 /** Returns the message for a check of a schema, which carries the type of the finding. */
 export const encodeFinding = (type: string, msg: string): string => `${type}|${msg}`;
 
-/** Validates the part of a request at `loc` against a schema. Throws an InputError with all findings. */
+/**
+ * Validates the part of a request at `loc` against a schema, and returns the output of the schema. Throws an InputError
+ * with the findings of all members, located below `loc`.
+ */
 export function parseWithSchema<Output>(
   schema: v.GenericSchema<unknown, Output>,
   input: unknown,
@@ -33,7 +39,11 @@ export function parseWithSchema<Output>(
   throw new InputError(result.issues.map((issue) => ({ ...toInputIssue(issue, loc), ...toIssueText(issue) })));
 }
 
-/** Returns the text and the type of an issue. Issues of a schema concern types, issues of its checks concern values. */
+/**
+ * Returns the text and the type of an issue: `missing` for an absent member, the type that a message of the form
+ * `type|text` names, `enum` for a picklist, else `type_error` for issues of a schema and `value_error` for those of its
+ * checks.
+ */
 function toIssueText({ kind, type, message, path }: v.BaseIssue<unknown>): Pick<InputIssue, "msg" | "type"> {
   if (kind === "schema" && path && isAbsent(path.at(-1)?.value)) return { msg: "is required", type: "missing" };
   const [, encodedType, msg] = /^(\w+)\|(.*)$/s.exec(message) ?? [];
@@ -44,7 +54,7 @@ function toIssueText({ kind, type, message, path }: v.BaseIssue<unknown>): Pick<
 
 export const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
-/** Parses a body as JSON. Throws an InputError with a finding at `body`. */
+/** Parses a body as JSON. Throws an InputError with a finding at `body` if it is not JSON or nests too deep. */
 export function readJsonBody(bytes: Uint8Array): Json {
   try {
     return parsed(bytes) as Json;
@@ -54,7 +64,7 @@ export function readJsonBody(bytes: Uint8Array): Json {
   }
 }
 
-/** Parses a body that must be a JSON object. Throws an InputError. */
+/** Parses a body that must be a JSON object. Throws an InputError with a finding at `body` for anything else. */
 export function readObjectBody(bytes: Uint8Array): JsonObject {
   const body = readJsonBody(bytes);
   return validateWith((report) => {
@@ -77,7 +87,10 @@ export function readUuid(input: Json, loc: FindingLocation, report: ReportFindin
   return "";
 }
 
-/** Reads a query parameter. Returns undefined if it is absent or empty. Reports a finding if it occurs twice. */
+/**
+ * Reads a query parameter. Returns its first value, or undefined if that is absent or empty. Reports a finding if the
+ * parameter occurs more than once, and still returns the first value.
+ */
 export function readSingleParam(params: URLSearchParams, name: string, report: ReportFinding): string | undefined {
   const input = params.getAll(name);
   if (input.length > 1) report(["query", name], "must be given once");
@@ -85,8 +98,8 @@ export function readSingleParam(params: URLSearchParams, name: string, report: R
 }
 
 /**
- * Reads a query parameter that must be one of `words`; undefined without it. Reports a finding for any other value, including an
- * empty one.
+ * Reads a query parameter that must be one of `words`. Returns undefined if it is absent. Reports a finding and returns
+ * undefined for any other value, including an empty one. Reports one, too, if the parameter occurs more than once.
  */
 export function readEnumParam<Word extends string>(
   params: URLSearchParams,
@@ -100,8 +113,15 @@ export function readEnumParam<Word extends string>(
   return word;
 }
 
-/** Reads `limit` (default 100, at most `maxLimit`) and `offset`. Reports a finding for other values. */
+/**
+ * Reads `limit` (default 100, from 1 to `maxLimit`) and `offset` (default 0). Reports a finding for any other value,
+ * and returns that as a number or NaN.
+ */
 export function readPage(params: URLSearchParams, report: ReportFinding, maxLimit = 100): Page {
+  /**
+   * Reads an integer, or returns the default without one. Reports a finding for any other value, and returns it as a
+   * number or NaN.
+   */
   const readInteger = (name: string, min: number, max: number, defaultValue: number): number => {
     const input = readSingleParam(params, name, report);
     if (input === undefined) return defaultValue;

@@ -25,7 +25,7 @@ import { type HandlerOptions, handlerOptionsSchema } from "./options.ts";
 import { createBodyReader, createHeaderCopier } from "./request.ts";
 import { errorResponse, failureResponse, type HeaderValues } from "./respond.ts";
 import type { HandlerHost, HandlerState, RequestContext, Route } from "./route.ts";
-import { createRouteTable, type MatchedRoute, type RouteTable } from "./route-table.ts";
+import { createRouteTable, isDisabledBy, type MatchedRoute, type RouteTable } from "./route-table.ts";
 import { ROUTES } from "./routes/mod.ts";
 import { createUnknownKeyLog } from "./unknown-keys.ts";
 
@@ -46,7 +46,9 @@ const MAX_BUFFERED_MESSAGE_CHARS = 64 * 1024 * 1024;
 export type Handler = (request: Request, host?: HandlerHost | object) => Promise<Response>;
 
 /**
- * Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test.
+ * Returns a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test. It never
+ * rejects: errors become responses. Each response gets CORS headers and `x-request-id`, which is that of the request if
+ * valid, else a new UUID. Throws a TypeError for options that are not valid.
  *
  * @example
  * ```ts
@@ -102,9 +104,7 @@ function createMount(service: ServiceInternals, options: HandlerOptions): Mount 
   const base = (options.prefix ?? "").replace(/\/$/, "");
   const cors = new CorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = findDisabledGroups(http);
-  const isDisabledRoute = (route: Route): boolean =>
-    (route.group !== undefined && disabled.has(route.group)) || route.isDisabled?.(http) === true;
-  const table = createRouteTable([...ROUTES, ...createStudioRoutes(options, base)], base, isDisabledRoute);
+  const table = createRouteTable([...ROUTES, ...createStudioRoutes(options, base)], base, isDisabledBy(http));
   const { read, messages: messageParser } = createBodyReader(environment, http);
   const state = createHandlerState(environment, http, options, { base, table, disabled, messageParser, cors });
   const middleware = createAppMiddleware(options.app, (path) => {
@@ -156,8 +156,9 @@ function createHandlerState(
 }
 
 /**
- * Responds by the route table, or at a path without a route by the application of the host. Checks host, origin and credentials
- * first, and answers preflights. Rejects if the request is refused.
+ * Responds from the route table, through the middleware of the host's application if it has some, or from the
+ * application at a path below the prefix without a route. Checks host, origin and credentials first; paths of the
+ * application need `enable_custom_route_auth` for the last. Answers preflights. Rejects if the request is refused.
  */
 async function handleRequest(mount: Mount, request: Request, request_id: string, host: HandlerHost): Promise<Response> {
   const { base, options, http, cors, table, middleware } = mount;
@@ -184,8 +185,8 @@ async function handleRequest(mount: Mount, request: Request, request_id: string,
 }
 
 /**
- * Returns the response of the host's application, after authentication if the option is set. Throws `route_not_found` if it has
- * none.
+ * Returns the response of the host's application. Authenticates before that if `http.enable_custom_route_auth` is set.
+ * Throws `route_not_found` if the application returns no response.
  */
 async function respondFromApp(
   { service, http, callApp }: Mount,
@@ -199,7 +200,10 @@ async function respondFromApp(
   return response;
 }
 
-/** Runs the middleware of the host's application around the routes. With `auth_first` authenticates before it. */
+/**
+ * Returns the response of the host's middleware, with mutable headers. Its `next` responds from the route table. With
+ * `auth_first`, authenticates before the middleware, and rejects without a call of it if that fails.
+ */
 async function respondInMiddleware(
   mount: Mount,
   middleware: NonNullable<Mount["middleware"]>,
@@ -213,6 +217,7 @@ async function respondInMiddleware(
     authentication = createAuthentication(mount, incoming, route);
     await (authentication.access === "account" ? authentication.accountCaller() : authentication.principal());
   }
+  /** Responds from the route table to the request that the middleware passes on, which may be for another route. */
   const next = async (innerRequest: Request): Promise<Response> => {
     const url = new URL(innerRequest.url);
     await table.load(url.pathname);
@@ -221,7 +226,10 @@ async function respondInMiddleware(
   return toMutableResponse(await middleware(request, next));
 }
 
-/** Responds by the route table. Converts errors to responses. Authenticates again if middleware has changed the route. */
+/**
+ * Responds by the route table. Converts errors to responses in the format of the route, with its challenge. Reuses the
+ * authentication that preceded the middleware if the route is still the same; otherwise authenticates anew.
+ */
 async function respondFromRoutes(mount: Mount, incoming: IncomingRequest): Promise<Response> {
   const { base, service, table } = mount;
   const { request, url, origin } = incoming;
@@ -331,7 +339,10 @@ const stripPrefix = (base: string, pathname: string): string | null =>
 
 const routeNotFoundError = (): ServiceError => new ServiceError("route_not_found", "There is nothing at this path");
 
-/** Returns the routes of the studio; none without one. With an app of the host, `/` is not one of them. */
+/**
+ * Returns the open GET routes `/`, `/studio` and `/studio/*`, which call the studio with the path below the prefix.
+ * Returns none without a studio. With an application of the host, `/` is not one of them.
+ */
 const createStudioRoutes = ({ studio, app }: HandlerOptions, base: string): Route[] =>
   !studio
     ? []
@@ -345,8 +356,8 @@ const createStudioRoutes = ({ studio, app }: HandlerOptions, base: string): Rout
       }));
 
 /**
- * Responds to a request without a route: throws `route_not_found`, or responds 405 if the path has `routes` for other methods.
- * Authenticates the caller first, except for OPTIONS on public routes.
+ * Authenticates the caller, then throws `route_not_found` if the path has no `routes`, or responds 405 with their
+ * methods in `allow`. Responds to OPTIONS on a public route with 204 and its preflight headers, without authentication.
  */
 async function respondToUnmatched(request: Request, routes: readonly Route[], auth: Authentication): Promise<Response> {
   const { public_headers } = routes[0] ?? {};

@@ -10,8 +10,9 @@ export type App =
 export type AppResponse = Response | null | undefined | Promise<Response | null | undefined>;
 
 /**
- * Returns a function that calls the application; null if that has no response. It rejects if the application fails or returns a
- * value that is no Response.
+ * Returns a function that calls the application, and resolves to its response with mutable headers, or to null if there
+ * is none. It rejects if the application fails or returns a value that is no Response. The first call fixes the routes
+ * of a Hono application.
  */
 export function createAppCaller(app: App): (request: Request) => Promise<Response | null> {
   let call: ((request: Request) => AppResponse) | undefined;
@@ -23,13 +24,19 @@ export function createAppCaller(app: App): (request: Request) => Promise<Respons
   };
 }
 
-/** Returns a function that calls the application. A Hono application is copied, so that later routes of it have no effect. */
+/**
+ * Returns the application if it is a function, else its `fetch`. Copies a Hono application, so that later routes of it
+ * have no effect and missing paths get 404.
+ */
 function createRequestFunction(app: App): (request: Request) => AppResponse {
   if (typeof app === "function") return app;
   return isHono(app) ? withNotFoundStatus(app) : (request) => app.fetch(request);
 }
 
-/** Returns the response of the application with mutable headers. Throws a TypeError for a value that is no Response. */
+/**
+ * Returns the response with mutable headers: the same object if they are mutable or its status is 101, else a copy with
+ * the same body. Removes `x-request-id` if they are mutable. Throws a TypeError for a value that is no Response.
+ */
 export function toMutableResponse(response: unknown): Response {
   if (isResponse(response)) return withMutableHeaders(response);
   throw new TypeError("http.app returned a value that is no Response: return a Response, or nothing for 404");
@@ -40,8 +47,9 @@ const isResponse = (value: unknown): value is Response =>
   typeof value === "object" && value !== null && "headers" in value && "status" in value && "body" in value;
 
 /**
- * Returns the response with mutable headers. The headers of redirects and of fetched responses are immutable. A 101 stays unchanged,
- * because it takes over the connection.
+ * Returns the response itself if its headers are mutable, without `x-request-id`. Returns a copy with the same body if
+ * they are not, as those of redirects and of fetched responses. A 101 stays unchanged, because it takes over the
+ * connection.
  */
 function withMutableHeaders(response: Response): Response {
   if (response.status === 101) return response;
@@ -55,8 +63,9 @@ function withMutableHeaders(response: Response): Response {
 }
 
 /**
- * Returns the `fetch` of a copy of the application that responds with 404 where a `notFound` handler sets no status. Hono responds with
- * 200 there. The application itself stays unchanged.
+ * Returns the `fetch` of a copy of the application that responds with 404 where a `notFound` handler sets no status.
+ * Hono responds with 200 there. The application itself stays unchanged. If it cannot be copied, returns its own
+ * `fetch`.
  */
 function withNotFoundStatus(app: Hono): (request: Request) => AppResponse {
   const copy = copyApp(app);
@@ -133,8 +142,9 @@ const NEXT_HANDLER: unique symbol = Symbol("greenroom.inner");
 const COMPOSED_HANDLER = "__COMPOSED_HANDLER";
 
 /**
- * Returns the middleware of a Hono application, or null for other applications. Middleware may be added until the first request.
- * Calls `onRoute` with the path of each handler for all methods that takes no `next`: it is a route, perhaps meant as middleware.
+ * Returns the middleware of a Hono application, or null for other applications. Middleware may be added until the first
+ * request. At that request, calls `onRoute` with the path of each handler for all methods that takes no `next`: it is a
+ * route, perhaps meant as middleware, and is not run here.
  */
 export function createAppMiddleware(app: App | undefined, onRoute: (path: string) => void): RequestMiddleware | null {
   if (typeof app !== "object" || !isHono(app)) return null;
@@ -157,8 +167,9 @@ const isHono = (app: object): app is Hono => {
 };
 
 /**
- * Creates an application with the middleware and the error handler of `app`; it ends in the `next` of the request. Calls
- * `onRoute` for handlers that take no `next`.
+ * Creates an application with the handlers of `app` for all methods that take a `next`, and with its error handler. It
+ * ends in the `next` of the request, whose response gets the headers that middleware has set. Calls `onRoute` with the
+ * path of a handler that takes no `next`, and omits it.
  */
 function createMiddlewareApp(app: Hono, onRoute: (path: string) => void): Hono {
   const middlewareApp = new app.constructor({ getPath: app.getPath });
@@ -178,7 +189,10 @@ function createMiddlewareApp(app: Hono, onRoute: (path: string) => void): Hono {
 /** Returns true if a handler takes `next`. As in Hono, a handler for all methods that takes none is a route. */
 const acceptsNext = (handler: HonoRoute["handler"]): boolean => (handler[COMPOSED_HANDLER] ?? handler).length > 1;
 
-/** Returns the request with its body, even if middleware has read the body through Hono. */
+/**
+ * Returns the request itself if its body is unread. If middleware has read the body through Hono, returns a new request
+ * with the same method, headers, signal and body.
+ */
 async function toReadableRequest(req: Context["req"]): Promise<Request> {
   if (!req.raw.bodyUsed) return req.raw;
   const { url, method, headers, signal } = req.raw;

@@ -61,7 +61,8 @@ class ListText {
   }
 
   /**
-   * Appends items, and sends the text once it is long, which starts the response. Throws `ClientDisconnectedError` if the client
+   * Reads items and appends them. Sends the text once it is longer than `PART_CHARS`, which starts the response. Calls
+   * `read` again, after a wait, if large items do not fit the budget. Throws `ClientDisconnectedError` if the client
    * reads nothing more, and `server_busy`.
    */
   async add(read: ReadItems): Promise<void> {
@@ -80,7 +81,10 @@ class ListText {
     }
   }
 
-  /** Ends the list: responds with the whole text if nothing was sent, else sends the rest. Ignores a client that is gone. */
+  /**
+   * Closes the list. If nothing was sent, responds with the whole text; else sends the rest and closes the body. Never
+   * rejects, also if the client has disconnected.
+   */
   async end(): Promise<void> {
     this.#text += "]";
     const body = this.#body;
@@ -88,7 +92,11 @@ class ListText {
     await body.send(this.#text).then(body.close, () => {});
   }
 
-  /** Breaks the body off and logs the error. Returns false if no part was sent, so that the response can still be an error. */
+  /**
+   * Breaks the body off with `error` and returns true. Logs the error unless the client has disconnected; does neither
+   * if the body has ended. Returns false and does nothing if no part was sent, so that the response can still be an
+   * error.
+   */
   fail(error: unknown): boolean {
     if (!this.#body) return false;
     if (this.#body.isEnded) return true;
@@ -100,10 +108,14 @@ class ListText {
     return true;
   }
 
-  /** Starts the response with a body, whose guard ends it when the caller loses access. */
+  /**
+   * Starts the response with a streaming body, and returns the body. It fails when the caller loses access. Its end
+   * closes this check and ends the lifetime of the request.
+   */
   #open(): TextBody {
     const { handler, guard, bodyBudget } = this.#context;
     let openGuard: StreamGuard | undefined;
+    /** Closes the access check of the body and ends the lifetime of the request. */
     const onEnd = (): void => {
       openGuard?.close();
       bodyBudget.endRequest();
@@ -118,7 +130,11 @@ class ListText {
     return body;
   }
 
-  /** Reads items as text. If the text is large and does not fit the budget, drops it and reads again once it fits. */
+  /**
+   * Reads items as text. Reserves bytes before the read if the last part was large. If the text is large and does not
+   * fit the budget, drops it, waits for bytes, and reads again until it fits. The part of a large text holds its
+   * reservation.
+   */
   async #readPart(read: ReadItems): Promise<ListPart> {
     const { bodyBudget } = this.#context;
     // The items of a list are alike: the next one is probably as large as the last.
@@ -134,6 +150,11 @@ class ListText {
   }
 
   // A function of its own: while the list waits, nothing refers to the items.
+  /**
+   * Reads the items once, and returns their JSON texts joined by commas. A large text comes with a reservation, a small
+   * one with null. Returns only the size of a large text that does not fit the budget. Resizes the given reservation,
+   * or releases it.
+   */
   async #tryRead(
     read: ReadItems,
     reservation: ByteReservation | null,
@@ -169,8 +190,9 @@ interface PageCallbacks {
 }
 
 /**
- * Creates a response with one page of a search that produces its items one by one. `begin` sets its headers; `check` throws if
- * the client has disconnected.
+ * Creates a response with one page of a search. `addItems` gets three functions: `begin` sets the pagination headers,
+ * `add` appends items, and `check` throws `ClientDisconnectedError` if the client has disconnected. Rejects as
+ * `createListResponse`.
  */
 export function createPageResponse(
   context: ListContext,

@@ -64,7 +64,10 @@ export function readList<Output>(
   });
 }
 
-/** Parses a body as JSON. Throws `bad_request` if it is not JSON, and `invalid` if it nests too deep. */
+/**
+ * Parses a body as JSON. Throws `bad_request` if it is not JSON or not UTF-8, and `invalid` if it nests too deep. Does
+ * not check the depth of bytes in `depthCheckedBodies`.
+ */
 export function readJson(bytes: Uint8Array): unknown {
   if (!depthCheckedBodies.has(bytes) && !new JsonScan().scan(bytes, bytes.length))
     throw invalidFieldError("body", `must not nest deeper than ${MAX_DEPTH} levels`);
@@ -98,7 +101,10 @@ export function parseUuid(value: string | undefined, field: string): string {
   return id.toLowerCase();
 }
 
-/** Parses an id of a path. Throws `not_found` if it is no UUID, with the `reason` of an id that does not exist. */
+/**
+ * Parses an id of a path, and returns it in lower case. Throws `not_found` if it is no UUID or absent, with the
+ * `reason` of an id that does not exist.
+ */
 export function parseResourceId(
   value: string | undefined,
   resourceName: string,
@@ -108,13 +114,19 @@ export function parseResourceId(
   throw new ServiceError(reason, `${resourceName} not found`);
 }
 
-/** Parses the assistant of a path: a UUID, which is returned in lower case, or a graph id. */
+/**
+ * Decodes the assistant of a path. Returns a UUID in lower case, and any other text unchanged as a graph id. Throws
+ * `invalid` as `parsePathSegment`.
+ */
 export function parseAssistantId(value: string | undefined): string {
   const id = parsePathSegment(value, "assistant_id");
   return UUID.test(id) ? id.toLowerCase() : id;
 }
 
-/** Decodes a path segment once. Throws `invalid` if the result could be more than one segment. */
+/**
+ * Decodes the percent-encoding of a path segment once; an absent segment is an empty text. Throws `invalid` for a
+ * malformed encoding, and if the result is `.` or `..` or has a slash, a backslash or U+0000.
+ */
 export function parsePathSegment(value: string | undefined, field: string): string {
   let decoded: string;
   try {
@@ -159,7 +171,10 @@ function validate<Output>(
   throw new InputError([{ loc: issue.path ? loc : [...locationPrefix, "body"], ...finding }]);
 }
 
-/** Converts query text to the type of its field. Returns other text unchanged, so that it fails the validation. */
+/**
+ * Converts query text to the type of its field: a list from all of `input`, a boolean, a number or a text from the last
+ * element of it. Returns text that does not fit unchanged, so that it fails the validation.
+ */
 function convertQueryText(schema: v.GenericSchema, input: readonly string[]): unknown {
   const { type, wrapped, options } = schema as { type: string; wrapped?: v.GenericSchema; options?: unknown };
   const lastText = input.at(-1) as string;
@@ -188,7 +203,9 @@ export function parseJsonList(input: string): unknown[] | undefined {
 
 const toNumber = (input: string): number | undefined => (/^-?\d+(\.\d+)?$/.test(input) ? Number(input) : undefined);
 
-/** Returns undefined for a text that is no boolean. */
+/**
+ * Returns true for `true`, `1` and `yes`, false for `false`, `0` and `no`, in any case, and undefined for other text.
+ */
 function toBoolean(input: string): boolean | undefined {
   if (/^(true|1|yes)$/i.test(input)) return true;
   if (/^(false|0|no)$/i.test(input)) return false;
@@ -221,6 +238,7 @@ export const assistantId: v.GenericSchema<string> = v.pipe(
   name,
   v.transform((id) => (UUID.test(id) ? id.toLowerCase() : id)),
 );
+/** Creates the schema of an integer from `min` to `max`. The text of its error omits a `max` that no number exceeds. */
 export const integer = (min: number, max: number): v.GenericSchema<number> => {
   const range = max === Number.MAX_SAFE_INTEGER ? `must be at least ${min}` : `must be between ${min} and ${max}`;
   return v.pipe(
@@ -253,8 +271,8 @@ export const sortFields = <Field extends string>(
 });
 
 /**
- * Returns the schema of an object of the user. Validates `entries`, but its output is the unchanged input, so that keys such as
- * `__proto__` survive. An entry that is null counts as absent.
+ * Returns the schema of an object of the user. Validates only `entries`. Its output is the input itself, so that keys
+ * such as `__proto__` survive, or a copy without the members in `entries` that are null.
  */
 export function passthroughObject<Output extends object = JsonObject>(
   entries: Readonly<Record<string, v.GenericSchema>> = {},
@@ -262,6 +280,7 @@ export function passthroughObject<Output extends object = JsonObject>(
   const shape = v.object(entries, "must be an object");
   const schema: v.GenericSchema<JsonObject> = {
     ...(shape as unknown as v.GenericSchema<JsonObject>),
+    /** Validates the entries. The output is the input without the null members that `entries` names. */
     "~run"(dataset, config) {
       const input = isObject(dataset.value) ? omitNulls(dataset.value, entries) : undefined;
       const result = shape["~run"]({ value: input }, config);
@@ -285,7 +304,10 @@ export const anyObject: v.GenericSchema<JsonObject> = passthroughObject();
 /** The operators of authorization filters. */
 const OPERATORS: ReadonlySet<string> = new Set(["$eq", "$contains"]);
 
-/** Returns the first operator in a filter, or undefined. Other keys belong to the user, even those with a dollar sign. */
+/**
+ * Returns the first operator among the keys of a filter, or else in its values, at any depth. Returns undefined if
+ * there is none. Other keys belong to the user, even those with a dollar sign.
+ */
 function findOperator(value: Json): string | undefined {
   if (Array.isArray(value)) return findFirstOperator(value);
   if (!isObject(value)) return undefined;
@@ -304,7 +326,10 @@ function findFirstOperator(values: readonly Json[]): string | undefined {
 /** The maximum number of values of a filter, because each row is compared with all of them. */
 const MAX_FILTER_VALUES = 100;
 
-/** Counts values. Stops soon after `maxCount`. */
+/**
+ * Counts the values at any depth that are no objects or lists; an empty object counts 0. Stops once the count exceeds
+ * `maxCount`.
+ */
 function countValues(value: Json, maxCount: number): number {
   if (typeof value !== "object" || value === null) return 1;
   let count = 0;

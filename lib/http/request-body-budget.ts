@@ -32,7 +32,10 @@ class ClientLifetime implements RequestLifetime {
     return this.#isEnded || this.#getSignal().aborted;
   }
 
-  /** Calls the listener when the client disconnects or the request ends. Returns a function that removes it. */
+  /**
+   * Calls the listener once when the client disconnects or the request ends. Returns a function that removes it. The
+   * first call starts to watch the signal of the request. Never calls a listener that is added after the end.
+   */
   onEnd(listener: () => void): () => void {
     if (!this.#isWatching) this.#getSignal().addEventListener("abort", () => this.end(), { once: true });
     this.#isWatching = true;
@@ -93,8 +96,9 @@ export class RequestBodyBudget {
   }
 
   /**
-   * Returns the response of a read. Drops a large response that does not fit the budget, and calls `read` again when it fits. `name`
-   * identifies the read, so that its size is known the next time. Throws `server_busy` and `ClientDisconnectedError`.
+   * Returns the response of a read. Waits before it for bytes if the last response by this name was large, else for a
+   * read slot. Drops a large response that does not fit the budget, and calls `read` again when it fits. Records its
+   * size under `name`. Throws `server_busy` and `ClientDisconnectedError`.
    */
   async respondToRead(name: string, read: RequestHandler): Promise<Response> {
     this.#requestName = name;
@@ -107,9 +111,10 @@ export class RequestBodyBudget {
   }
 
   /**
-   * Returns the response of a change. Calls `change` once, after a wait for bytes if the last response by this name was large. `name` is
-   * null for a request that creates a resource. A response larger than its reservation does not wait, unless it is repeatable. Throws
-   * `server_busy` and `ClientDisconnectedError` before the change.
+   * Returns the response of a change, which is called once, after a wait for bytes if the last response by this name
+   * was large. `name` is null for a request that creates a resource. A large response that does not fit reserves bytes
+   * all the same; a repeatable one is dropped and repeated when it fits. Throws `server_busy` and
+   * `ClientDisconnectedError`.
    */
   async respondToChange(name: string | null, change: RequestHandler): Promise<Response> {
     this.#requestName = name;
@@ -127,22 +132,28 @@ export class RequestBodyBudget {
     }
   }
 
-  /** Reserves bytes for a part of a streamed response. Returns null if they do not fit now. */
+  /**
+   * Records `bytes` as the size of responses by this name, and reserves bytes for a part of a streamed response.
+   * Returns null if they do not fit now.
+   */
   tryReserve(bytes: number): ByteReservation | null {
     this.#recordSize(bytes);
     return this.#tryReserve(bytes);
   }
 
   /**
-   * Waits for bytes for a part of a streamed response. The wait has no limit once the response has started. Throws `server_busy` and
-   * `ClientDisconnectedError`.
+   * Gives up the read slot, and waits for bytes for a part of a streamed response. The wait has no limit once the
+   * response has started. Throws `server_busy` and `ClientDisconnectedError`.
    */
   async reserve(bytes: number, isStarted: boolean): Promise<ByteReservation> {
     this.#releaseSlot();
     return await this.#reserve(this.#budget.byteBudget, bytes, isStarted);
   }
 
-  /** Reserves bytes for a text that several responses share. The first one reserves for all. Returns null if they do not fit now. */
+  /**
+   * Joins the reservation of a text that several responses share; the first one reserves for all. Returns null if its
+   * bytes do not fit now.
+   */
   tryReserveShared(text: object, size: number): SharedReservation | null {
     const { sharedReservations, byteBudget } = this.#budget;
     const sharedReservation = sharedReservations.join(text);
@@ -151,22 +162,30 @@ export class RequestBodyBudget {
     return bytes && sharedReservations.add(text, bytes);
   }
 
-  /** Waits for bytes for a text that several responses share. Throws `ClientDisconnectedError`. */
+  /**
+   * Joins the reservation of a text that several responses share, or waits without a time limit for bytes and shares
+   * them. Throws `ClientDisconnectedError`.
+   */
   async reserveShared(text: object, size: number): Promise<SharedReservation> {
     const { sharedReservations, byteBudget } = this.#budget;
     return sharedReservations.join(text) ?? sharedReservations.add(text, await this.#reserve(byteBudget, size, true));
   }
 
   /**
-   * Reserves memory for the caller; waits for it, for a limited time unless the body has started. Throws `server_busy` after
-   * that, and ClientDisconnectedError if the client leaves.
+   * Reserves units of `budget` for the caller, and waits for them: at most `wait_ms` of the options, without a limit if
+   * the body has started. Rejects with `server_busy` after that, and with `ClientDisconnectedError` if the client
+   * disconnects.
    */
   #reserve(budget: ByteBudget, bytes: number, isStarted = false): Promise<ByteReservation> {
     const waitLimit = isStarted ? {} : { wait_ms: this.#budget.wait_ms };
     return budget.reserve(this.#getCallerName(), bytes, { lifetime: this.#lifetime, ...waitLimit });
   }
 
-  /** Reserves the size of a read that is known to be large, else a slot. */
+  /**
+   * Waits for the bytes of a read whose last response was large, and keeps them in `#responseReservation`. Otherwise
+   * waits for a slot and keeps it in `#slot`; if the read was found to be large meanwhile, gives the slot up and waits
+   * for bytes.
+   */
   async #reserveBeforeRead(name: string): Promise<void> {
     const { byteBudget, smallReads, unmeasuredReads, responseSizes } = this.#budget;
     if (!responseSizes.isLarge(name))
@@ -178,7 +197,11 @@ export class RequestBodyBudget {
   }
 
   // A function of its own: while the caller waits, nothing refers to the text.
-  /** Calls `read` and measures its response. Returns a large one only if it fits the budget, else its size. */
+  /**
+   * Calls `read` and records the size of its response. Returns a small response as it is, and a large one only if its
+   * bytes fit the budget or `#responseReservation`, which is used up. Otherwise drops it and returns its size. May wait
+   * for a tick after the read.
+   */
   async #tryRead(read: RequestHandler): Promise<ReadResult> {
     const startedAt = this.#budget.now();
     const response = await read();
@@ -194,7 +217,10 @@ export class RequestBodyBudget {
     return bytes ? { response: this.#createResponse(response, text, bytes) } : { missingBytes: text.length };
   }
 
-  /** Waits for room and reads again, until the response fits. */
+  /**
+   * Returns the response of `firstResult`. If that did not fit, gives up the slot, waits for its bytes, keeps them in
+   * `#responseReservation` and calls `read` again, until a response fits. Rejects as `#reserve`.
+   */
   async #readUntilFits(read: RequestHandler, firstResult: ReadResult): Promise<Response> {
     let result = firstResult;
     while ("missingBytes" in result) {
@@ -205,7 +231,11 @@ export class RequestBodyBudget {
     return result.response;
   }
 
-  /** Calls a handler once. Returns its response, or the size and `repeat`, which reads the response when the budget has room. */
+  /**
+   * Calls `change` once, releases the bytes of the request body, and records the size of the response. Returns the
+   * response; a large one that does not fit reserves bytes all the same. If it is repeatable, returns its size and
+   * `repeat` instead, which creates it again.
+   */
   async #tryChange(change: RequestHandler): Promise<ReadResult & { repeat?: RequestHandler }> {
     const response = await change();
     const text = findLargeText(response);
@@ -227,7 +257,10 @@ export class RequestBodyBudget {
       : { missingBytes: length, ...(repeat ? { repeat } : {}) };
   }
 
-  /** Reserves bytes if they fit now. Uses the bytes that were reserved before the read. */
+  /**
+   * Takes `#responseReservation` out of its field. Returns it if it can be resized to `size`; otherwise releases it and
+   * reserves bytes if they fit now. Returns null if they do not.
+   */
   #tryReserve(size: number): ByteReservation | null {
     const bytes = this.#responseReservation;
     this.#responseReservation = null;
@@ -236,9 +269,13 @@ export class RequestBodyBudget {
     return this.#budget.byteBudget.tryReserve(this.#getCallerName(), size);
   }
 
-  /** Creates a response whose text is sent in pieces at the speed of its client, and whose bytes are released at its end. */
+  /**
+   * Creates a response that streams `text` at the speed of its client, with the given status and headers. Its end
+   * releases `bytes` and ends the lifetime of the request. A failed send is ignored.
+   */
   #createResponse({ status, headers }: Response, text: string, bytes: ByteReservation): Response {
     const { environment, stalled_ms } = this.#budget;
+    /** Releases the bytes of the response and ends the lifetime of the request. */
     const onEnd = (): void => {
       bytes.release();
       this.endRequest();
@@ -248,7 +285,10 @@ export class RequestBodyBudget {
     return new Response(body.stream, { status, headers });
   }
 
-  /** Notes the size of the response, for the next request of the same name. */
+  /**
+   * Marks the response as measured, and records its size for the next request of the same name. A request without a
+   * name records nothing.
+   */
   #recordSize(size: number): void {
     this.#isMeasured = true;
     if (this.#requestName !== null) this.#budget.responseSizes.set(this.#requestName, size);

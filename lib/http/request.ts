@@ -55,6 +55,10 @@ export function createBodyReader(
   const checkBodyValues = (bytes: Uint8Array): Promise<void> =>
     checkValueCount(bytes, max_body_values, () => waitForNextTick(environment));
   return {
+    /**
+     * Reads a body of at most `limit` bytes. Throws `too_large` if its JSON has more than `max_body_values` values, and
+     * does not parse it.
+     */
     async read(request, { limit = max_body_bytes, reserveMemory }) {
       const bytes = await readBytes(environment, body_timeout_ms, request, { limit, reserveMemory });
       await checkBodyValues(bytes);
@@ -62,6 +66,10 @@ export function createBodyReader(
     },
     messages: {
       max_bytes: max_body_bytes,
+      /**
+       * Parses a WebSocket message as JSON after a check of its number of values. Does not check its size; `max_bytes`
+       * is for the caller.
+       */
       async parse(text) {
         const bytes = new TextEncoder().encode(text);
         await checkBodyValues(bytes);
@@ -72,7 +80,9 @@ export function createBodyReader(
 }
 
 /**
- * Reads a body; empty without one. A large one reserves memory first. Throws if it is larger than `limit` or comes too slowly.
+ * Reads a body into memory; it is empty without one. Calls `reserveMemory` before a body above `LARGE_BYTES` is read.
+ * Throws `too_large` above `limit` bytes, and `too_slow` if it takes `timeout_ms` and the time allowed for the bytes
+ * that have arrived.
  */
 async function readBytes(
   environment: Pick<Environment, "timer">,
@@ -116,8 +126,8 @@ interface ReadChunksOptions extends ReadBodyOptions {
 }
 
 /**
- * Appends all chunks of a body to `bytes`, and reserves memory once they are large. Throws at the limit or the deadline, and
- * cancels the body then.
+ * Appends all chunks of a body to `bytes`. Calls `reserveMemory` with `limit` once, when they exceed `LARGE_BYTES`
+ * without a reservation. Throws `too_large` above `limit`, or the error of the deadline, and cancels the body then.
  */
 async function readChunks(
   body: ReadableStream<Uint8Array>,
@@ -149,7 +159,9 @@ async function readChunks(
 const SCAN_SLICE_BYTES = 512 * 1024;
 
 /**
- * Throws `too_large` if the body has too many values, before JSON.parse creates them. Marks the bytes as checked for their depth.
+ * Throws `too_large` if the body has more than `maxValues` values, before JSON.parse creates them. Calls `tick` between
+ * slices of a long body. Adds the bytes to `depthCheckedBodies`, unless they nest too deep: then it returns and leaves
+ * the error to `readJson`.
  */
 async function checkValueCount(bytes: Uint8Array, maxValues: number, tick: () => Promise<void>): Promise<void> {
   const scan = new JsonScan();
@@ -167,7 +179,10 @@ async function checkValueCount(bytes: Uint8Array, maxValues: number, tick: () =>
   depthCheckedBodies.add(bytes);
 }
 
-/** Returns a promise that rejects after the timeout plus the time that `length()` bytes may take. */
+/**
+ * Starts a timer. Returns a promise that rejects with `too_slow` after `timeout_ms` plus the time that `length()` bytes
+ * take at `MIN_BYTES_PER_SECOND`. It never resolves. `cancel()` stops the timer, and then it stays pending.
+ */
 function startDeadline(
   environment: Pick<Environment, "timer">,
   timeout_ms: number,
@@ -296,13 +311,18 @@ const NEVER_COPIED_HEADERS = new Set([
 ]);
 
 /**
- * Returns a function that copies headers by the patterns. It never copies credentials and headers of this server. Other headers that
- * look like a credential, or carry an identity, are copied only if `includes` has the whole name.
+ * Returns a function that returns the headers that match `includes` (`x-*` and `user-agent` by default) and not
+ * `excludes`. It never copies credentials and headers of this server. Other headers that look like a credential, or
+ * carry an identity, are copied only if `includes` has the whole name.
  */
 export function createHeaderCopier({ includes, excludes = [] }: HeaderChoice = {}): CopyHeaders {
   const exactNames = new Set(includes?.map((name) => name.toLowerCase()));
   const isIncluded = createPatternMatcher(includes ?? ["x-*", "user-agent"]);
   const isExcluded = createPatternMatcher(excludes);
+  /**
+   * Returns true if `header`, in lower case, is matched by the patterns and is neither forbidden nor a credential that
+   * nobody named.
+   */
   const isCopied = (header: string): boolean =>
     !NEVER_COPIED_HEADERS.has(header) &&
     isIncluded(header) &&
@@ -317,13 +337,19 @@ export function createHeaderCopier({ includes, excludes = [] }: HeaderChoice = {
   };
 }
 
-/** Returns a function that checks whether a name matches a pattern, in which `*` stands for any characters. */
+/**
+ * Returns a function that returns true if the whole name, in lower case, matches one of the patterns, in which `*`
+ * stands for any characters. The case of patterns does not matter.
+ */
 function createPatternMatcher(patterns: readonly string[]): (name: string) => boolean {
   const parts = patterns.map((pattern) => pattern.toLowerCase().split("*"));
   return (name) => parts.some((pattern) => matchesPattern(name, pattern));
 }
 
-/** Matches the parts between stars one after another, in linear time for any number of stars. */
+/**
+ * Returns true if the whole name matches a pattern, which is given as the parts between its stars. Takes linear time
+ * for any number of stars.
+ */
 function matchesPattern(name: string, [firstPart = "", ...middleParts]: readonly string[]): boolean {
   const lastPart = middleParts.pop();
   if (lastPart === undefined) return name === firstPart;

@@ -13,7 +13,10 @@ export const LARGE_BYTES: number = 1024 * 1024;
 const largeTexts = new WeakMap<Response, string>();
 const repeats = new WeakMap<Response, () => Promise<Response>>();
 
-/** Creates a JSON response. Above `LARGE_BYTES` its body is empty and the handler sends the text, because a body would be a copy. */
+/**
+ * Creates a JSON response. Above `LARGE_BYTES` its body is empty, because a body would be a copy: the text is kept in
+ * `largeTexts` under the response, and the handler sends it.
+ */
 export function jsonResponse(value: unknown, headers: HeaderValues = {}, status = 200): Response {
   const text: string | undefined = JSON.stringify(value);
   const isLarge = text !== undefined && text.length > LARGE_BYTES;
@@ -26,7 +29,10 @@ export function jsonResponse(value: unknown, headers: HeaderValues = {}, status 
 /** Returns the text of a large JSON response, or undefined for other responses. */
 export const findLargeText = (response: Response): string | undefined => largeTexts.get(response);
 
-/** Allows the handler to drop a large response that does not fit the byte budget. `repeat` creates it again without side effects. */
+/**
+ * Returns `response` itself. If it is large, keeps `repeat`, so that the handler may drop the response when it does not
+ * fit the byte budget, and create it again without side effects. Otherwise does nothing.
+ */
 export function makeRepeatable(response: Response, repeat: () => Promise<Response>): Response {
   if (largeTexts.has(response)) repeats.set(response, repeat);
   return response;
@@ -54,19 +60,23 @@ export function pageResponse<Item extends object>(page: PageOf<Item>, select?: r
 
 export type PageInfo = Omit<PageOf<unknown>, "items">;
 
+/** Returns the pagination headers: the total, and the offset of the next page if there is one. */
 export const toPageHeaders = ({ total, next }: PageInfo): HeaderValues => ({
   "x-pagination-total": String(total),
   ...(next === null ? {} : { "x-pagination-next": String(next) }),
 });
 
-/** Returns the items with only the fields in `select`, or with all fields if it is absent. */
+/** Returns copies of the items with only the fields in `select`, or `items` itself if `select` is absent. */
 export function pickFields(items: readonly object[], select?: readonly string[]): readonly object[] {
   if (!select) return items;
   const names = new Set(select);
   return items.map((item) => Object.fromEntries(Object.entries(item).filter(([key]) => names.has(key))));
 }
 
-/** Returns a state with only the fields in `select`, which may name single values, such as `values.messages`. */
+/**
+ * Returns a copy of a state with only the fields in `select`, which may name single values, such as `values.messages`.
+ * `values` as a name selects all of them. Returns the state itself if `select` is absent.
+ */
 export function pickStateFields(state: ThreadState, select?: readonly string[]): object {
   if (!select) return state;
   const values = isObject(state.values) ? Object.entries(state.values) : [];
@@ -87,8 +97,10 @@ export interface ErrorFormat {
 }
 
 /**
- * Creates the response to an error, as JSON or text by `format`. It exposes only the text, issues and reason of a ServiceError;
- * others become `internal`. Default: the status of its code.
+ * Creates the response to an error: JSON with `detail`, `code` and the run's id, or plain text with
+ * `format.error_text`. An error that is no ServiceError becomes `internal` and reveals nothing. `detail` is the text,
+ * or the issues of an InputError if `format.issues` is set or it is a SchemaMismatch. The status is that of its code by
+ * default.
  */
 export function errorResponse(
   error: unknown,
@@ -133,8 +145,9 @@ const RETRY_SOON: HeaderValues = { "retry-after": "1" };
 const RETRY_LATER: HeaderValues = { "retry-after": "5" };
 
 /**
- * Creates the response to a failed request. During a database outage, requests that are safe to repeat get `Retry-After`.
- * `idempotency_key` is true for a route that recognizes a repeated request by its key.
+ * Creates the response to a failed request. `server_busy` gets `Retry-After`. During a database outage so does a
+ * request that is safe to repeat, by its method or its idempotency key; an unknown outcome then becomes
+ * `storage_unavailable`. `idempotency_key` is true for a route that recognizes a repeated request by its key.
  */
 export function failureResponse(
   error: unknown,

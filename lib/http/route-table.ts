@@ -1,5 +1,6 @@
 /** Finds the route of a request. itty-router matches paths and reads their parameters. */
 import { IttyRouter, type IttyRouterType } from "itty-router";
+import { findDisabledGroups, type HttpOptions } from "../options/http.ts";
 import type { RawQuery } from "./parse.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { LAZY_ROUTES } from "./routes/mod.ts";
@@ -13,9 +14,15 @@ export interface MatchedRoute {
 }
 
 export interface RouteTable {
-  /** Loads the lazy routes of this path. Returns undefined if all are loaded. */
+  /**
+   * Imports the lazy routes of this path and adds them to the table. Returns undefined, and no promise, if all are
+   * loaded.
+   */
   load(pathname: string): Promise<void> | undefined;
-  /** Returns the route of a request, or undefined if there is none. HEAD is routed as GET. */
+  /**
+   * Returns the route of a request with the parameters of its path and its raw query. Returns undefined if there is
+   * none or it is hidden. HEAD is routed as GET. Call `load` before.
+   */
   matchRequest(method: string, url: URL): Promise<MatchedRoute | undefined>;
   /** Returns the routes of a path for all methods, or none if the path belongs to a hidden route. */
   findRoutes(pathname: string): readonly Route[];
@@ -30,12 +37,18 @@ interface RouterRequest {
 
 type Router = IttyRouterType<RouterRequest, unknown[], Omit<MatchedRoute, "rawQuery"> | "hidden">;
 
+/** Returns a function that returns true for the routes which the HTTP options of a service disable. */
+export function isDisabledBy(http: HttpOptions): (route: Route) => boolean {
+  const disabled = findDisabledGroups(http);
+  return (route) => (route.group !== undefined && disabled.has(route.group)) || route.isDisabled?.(http) === true;
+}
+
 /** The pattern of `:name+`. It also matches an empty path: a link without its token must not reach the list of tokens. */
 const REMAINING_PATH_PATTERN = "(?<$1>[^]{0,})";
 
 /**
- * Creates the table of the routes below `base`. Requests to hidden routes find no route. Some groups of routes are imported by
- * `load` when a path needs them.
+ * Creates the table of the routes below `base`. Requests to hidden routes find no route, and no other route responds at
+ * their paths. Some groups of routes are imported by `load` when a path needs them.
  */
 export function createRouteTable(
   routes: readonly Route[],

@@ -150,7 +150,10 @@ export interface HandlerState {
     | undefined;
   /** Creates the page at `/docs`. */
   readonly docs: ((document: OpenApi) => Response) | undefined;
-  /** Resolves to true for a path whose route group is disabled. */
+  /**
+   * Resolves to true if the handler has no route at `path`, which is relative to its prefix, or if the routes there are
+   * disabled.
+   */
   isHiddenPath(path: string): Promise<boolean>;
   /** Returns the flags of `/info`, with false for disabled route groups. */
   filterFlags(flags: Readonly<Record<string, boolean>>): Readonly<Record<string, boolean>>;

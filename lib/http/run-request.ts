@@ -110,14 +110,20 @@ export const runCreate: parse.FieldSchema<RunCreate> = v.object({
 export const revalidateRun = (run: RunCreate): RunCreate =>
   parse.readObject(new TextEncoder().encode(JSON.stringify(run)), runCreate);
 
-/** Reads the parts of a run that come from the headers of the request. */
+/**
+ * Reads the parts of a run that come from the headers: the configurable values that the options copy, and the webhook
+ * depth. Adds the function that validates a run again. Throws `invalid` for a malformed depth.
+ */
 export const readRunOriginFromHeaders = ({ request, handler }: RequestContext): RunOrigin => ({
   configurable: handler.copyHeaders(request.headers),
   webhook_depth: readWebhookDepth(request.headers),
   recheck: revalidateRun,
 });
 
-/** Reads the parts of a run that come from the request. An idempotency key is scoped to `route`. */
+/**
+ * Reads the parts of a run that come from the request: those of the headers, and the idempotency key if there is one,
+ * which is scoped to `route` and has the hash of `bytes`. Throws `invalid`.
+ */
 export async function readRunOrigin(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
   const idempotency = await readIdempotencyKey(context.request.headers, route, bytes);
   return { ...readRunOriginFromHeaders(context), ...(idempotency ? { idempotency } : {}) };

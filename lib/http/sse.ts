@@ -60,14 +60,20 @@ class FrameSource implements BodySource {
     this.isEndless = isEndless;
   }
 
-  /** Waits for the next frames and keeps their texts. Returns false at the end of the stream. */
+  /**
+   * Waits for the next frames and keeps them for `takeText`. Shares long texts with other readers. Returns false at the
+   * end of the stream.
+   */
   async waitForText(): Promise<boolean> {
     const frames = await this.#frames.next();
     this.#ready = frames.map((frame) => shareFrameText(this.#bodies, frame)).reverse();
     return this.#ready.length > 0;
   }
 
-  /** Removes and returns frames for about one chunk. Releases the source with the last frame. */
+  /**
+   * Removes frames until their text has about `CHUNK_CHARS` characters, and returns the text. It is empty if none are
+   * ready. Releases the source with the last frame.
+   */
   takeText(): SourceText {
     const chunk = new ChunkBuilder();
     while (chunk.length < CHUNK_CHARS && !chunk.isLast) {
@@ -119,14 +125,20 @@ class ChunkBuilder {
   }
 }
 
-/** Returns the fields up to `data`. The data of a frame is one line. */
+/**
+ * Returns the fields of an event up to `data: `. Omits `id` if it is null and `event` if it is empty, and removes line
+ * breaks and U+0000 from `event`. The data of a frame is one line.
+ */
 function formatFields({ id, event }: Frame): string {
   const idField = id === null ? "" : `id: ${id}\n`;
   const eventField = event === "" ? "" : `event: ${event.replace(/[\r\n\0]/g, "")}\n`;
   return `${idField}${eventField}data: `;
 }
 
-/** Returns the frame with the text of an equal frame of another reader. Otherwise each stalled reader would hold a copy. */
+/**
+ * Returns a copy of the frame with the text of an equal frame of another reader. Otherwise each stalled reader would
+ * hold a copy of the text. Returns a short frame and the first one with a text as they are.
+ */
 function shareFrameText(bodies: StreamingBodies, frame: Frame): Frame {
   const { length } = frame.data;
   if (length < LARGE_TEXT_CHARS) return frame;

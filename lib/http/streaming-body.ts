@@ -25,7 +25,10 @@ interface StreamingBody {
 /** The member of a response in which `serve` and `toNodeHandler` find its body. Without the web stream a chunk costs them half. */
 const STREAMING_BODY = Symbol.for("greenroom.open-body");
 
-/** Creates a response with the text of the source as its body. The body fails when the caller loses access. */
+/**
+ * Creates a response with the text of the source as its body. Reads nothing before the first pull. The body fails when
+ * the caller loses access. A host finds the body under `STREAMING_BODY` and may send it without the stream.
+ */
 export function createStreamingResponse(
   { handler: { streamingBodies }, guard }: Pick<RequestContext, "handler" | "guard">,
   source: BodySource,
@@ -85,7 +88,10 @@ class Chunker {
     this.#isHeartbeatDue = true;
   }
 
-  /** Removes and returns the next chunk. It is empty if nothing is ready. */
+  /**
+   * Removes and returns at most `CHUNK_CHARS` characters: the rest of the unsent text, else a due heartbeat and the
+   * next text of the source. Returns an empty text if nothing is ready.
+   */
   nextChunk(): string {
     if (this.#unsentPieces.length === 0) {
       this.#lastText = this.#source.takeText();
@@ -99,7 +105,7 @@ class Chunker {
     return this.#cutChunk();
   }
 
-  /** Removes and returns at most `CHUNK_CHARS` characters of the unsent pieces. */
+  /** Removes and returns at most `CHUNK_CHARS` characters of the unsent pieces. Does not split a surrogate pair. */
   #cutChunk(): string {
     let chunk = "";
     let count = 0;
@@ -158,7 +164,10 @@ class ChunkedBody implements StreamingBody {
     bodies.openCount++;
   }
 
-  /** Sends a chunk to `sink`, at once or when there is text. The first pull starts heartbeats and the guard. */
+  /**
+   * Keeps `sink` and sends it a chunk, at once or when there is text. Resets the missed heartbeats. The first pull
+   * starts heartbeats and the guard.
+   */
   pull(sink: Sink): void {
     this.#sink = sink;
     this.#isPulled = true;
@@ -167,13 +176,19 @@ class ChunkedBody implements StreamingBody {
     this.#sendIfPulled();
   }
 
-  /** Ends the body without its end and releases what its source holds. */
+  /**
+   * Stops the timers and the guard, drops unsent text and releases the source. Neither closes the sink nor gives it an
+   * error.
+   */
   cancel(): void {
     this.#close();
     this.#source.release();
   }
 
-  /** Starts the heartbeats and the guard, which fails the body when the caller loses access. */
+  /**
+   * Starts the heartbeats, with a first one after `FIRST_HEARTBEAT_MS`, and the guard, which fails the body when the
+   * caller loses access.
+   */
   #start(): void {
     this.#scheduleHeartbeat();
     this.#openGuard = this.#guard(() => {
@@ -182,7 +197,10 @@ class ChunkedBody implements StreamingBody {
     this.#cancelFirstHeartbeat = this.#bodies.environment.timer(FIRST_HEARTBEAT_MS, () => this.#sendHeartbeat());
   }
 
-  /** Sends a heartbeat at each interval, and fails the body of a reader that has not pulled for too many. */
+  /**
+   * Starts the timer of the next heartbeat, which starts the next timer. A reader that has not pulled for too many of
+   * them counts as stalled: fails the body then and sends no more.
+   */
   #scheduleHeartbeat(): void {
     this.#cancelHeartbeat = this.#bodies.environment.timer(HEARTBEAT_INTERVAL_MS, () => {
       if (!this.#isPulled && ++this.#missedHeartbeats >= this.#maxMissedHeartbeats()) {
@@ -221,7 +239,10 @@ class ChunkedBody implements StreamingBody {
     });
   }
 
-  /** Sends the next chunk, or waits for text. An error fails this body and is not rethrown, because no caller could catch it. */
+  /**
+   * Sends the next chunk, which uses up the pull and one unit of the tick budget. Closes the body after the last chunk.
+   * Waits for text if none is ready. An error fails this body and is not rethrown, because no caller could catch it.
+   */
   #sendChunk(): void {
     try {
       const chunk = this.#chunker.nextChunk();
@@ -259,7 +280,7 @@ class ChunkedBody implements StreamingBody {
       .catch(() => {});
   }
 
-  /** Ends the body because of an error, unless it has ended. */
+  /** Passes the error to `onError` of the source and fails the body. Does nothing if the body has ended. */
   #failWith(error: unknown): void {
     if (this.#isClosed) return;
     this.#source.onError(error);
@@ -267,8 +288,8 @@ class ChunkedBody implements StreamingBody {
   }
 
   /**
-   * Ends the body with an error, so that the client sees it is incomplete; an endless one normally, unless its reader has
-   * stalled.
+   * Cancels the body and gives the sink an error, so that the client sees that it is incomplete. Closes an endless one
+   * normally, unless its reader has stalled.
    */
   #fail({ isStalled = false } = {}): void {
     this.cancel();
@@ -277,7 +298,10 @@ class ChunkedBody implements StreamingBody {
     else this.#sink?.error(new Error("The body ended before it was complete"));
   }
 
-  /** Ends the body once: calls the source's `onEnd`, and stops timers and the guard. Drops unsent text. */
+  /**
+   * Marks the body as ended. The first time, counts it as open no longer and calls `onEnd` of the source. Drops unsent
+   * text, and stops timers and the guard. Does not close the sink.
+   */
   #close(): void {
     if (!this.#isClosed) {
       this.#bodies.openCount--;

@@ -19,7 +19,9 @@ export interface TextBody {
   readonly isEnded: boolean;
   /** Sends a text. Resolves when the reader has read it, and rejects if the body ends before. One call at a time. */
   send(text: string): Promise<void>;
+  /** Ends the body after the text that was sent, and calls `onEnd`. Does nothing if it has ended. */
   close(): void;
+  /** Ends the body with an error, and calls `onEnd`. Does nothing if it has ended. */
   fail(error: unknown): void;
 }
 
@@ -59,7 +61,10 @@ export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptio
     { highWaterMark: 1 },
   );
 
-  /** Resolves when the reader pulls or the body has ended. */
+  /**
+   * Resolves when the reader pulls or the body has ended, at once if it has room. Fails the body after `stalled_ms`
+   * without a pull.
+   */
   async function waitForPull(): Promise<void> {
     if (isEnded || (controller?.desiredSize ?? 0) > 0) return;
     await new Promise<void>((resolve) => {

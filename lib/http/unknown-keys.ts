@@ -9,8 +9,9 @@ const IGNORED_CLIENT_KEYS: ReadonlySet<string> = new Set(["langsmith_tracer"]);
 const MAX_WARNINGS = 1_000;
 
 /**
- * Returns a function that logs unknown keys once per route, because a client sends them with each request. Logs nothing for known
- * clients' keys and above `MAX_WARNINGS`.
+ * Returns a function that logs a warning about unknown keys, with suggestions. Logs the same keys of a route only once,
+ * because a client sends them with each request. Logs nothing for keys of known clients, and nothing more after
+ * `MAX_WARNINGS`.
  */
 export function createUnknownKeyLog(
   environment: Pick<Environment, "log">,

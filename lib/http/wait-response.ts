@@ -12,7 +12,11 @@ interface WaitOptions {
   readonly rereadResult?: () => Promise<Json>;
 }
 
-/** Creates a response with the result of a run as JSON, after line feeds while the run executes. The JSON is never `null`, because SDKs read its keys. */
+/**
+ * Creates a response with the result of a run as JSON, after line feeds while the run executes. A result of null
+ * becomes `{}`, because SDKs read its keys. An error of the run becomes a JSON text with `__error__`, also with status
+ * 200.
+ */
 export function createWaitResponse(
   context: RequestContext,
   wait: RunWait,
@@ -49,7 +53,7 @@ class ResultSource implements BodySource {
     this.#result = result;
   }
 
-  /** Returns the result as the only and last piece; nothing, and not the last, while the run is active. */
+  /** Returns the result as the only and last piece. While the run is active, returns no piece, and not the last. */
   takeText(): SourceText {
     const text = this.#text;
     return { pieces: text ? [text.json] : [], isLast: text !== undefined };
@@ -73,13 +77,13 @@ class ResultSource implements BodySource {
   /** Does nothing, because `#readText` logs its errors. */
   onError(): void {}
 
-  /** Ends the use of the budget and of the run. A client that left early may cancel the run so. */
+  /** Ends the lifetime of the request and the wait for the run. If the client left early, this may cancel the run. */
   release(): void {
     this.#context.bodyBudget.endRequest();
     this.#releaseRun();
   }
 
-  /** Notes the end and releases the memory of the result. */
+  /** Marks the body as ended and releases the memory of the result. */
   onEnd(): void {
     this.#isEnded = true;
     this.#reservation?.release();
@@ -89,7 +93,10 @@ class ResultSource implements BodySource {
     return this.#reservation ? this.#context.bodyBudget.stalled_ms : undefined;
   }
 
-  /** Loads the text. A large result waits for room in the byte budget: in memory, or dropped and read again. */
+  /**
+   * Loads the result into `#text`. A large one that does not fit the byte budget waits without a time limit: in memory
+   * if it cannot be read again, else it is dropped and read again.
+   */
   async #load(): Promise<void> {
     const { bodyBudget } = this.#context;
     const length = await this.#tryLoad();
@@ -113,7 +120,10 @@ class ResultSource implements BodySource {
     return length;
   }
 
-  /** Returns the result as text. Throws `not_found`. Logs any other error and returns an `__error__` for it. */
+  /**
+   * Returns the result as JSON text, `{}` for null. Throws `not_found`. Logs any other error and returns a text with
+   * `__error__` for it.
+   */
   async #readText(result: Promise<Json | null>): Promise<SharedText> {
     try {
       return stringifyShared((await result) ?? {});
@@ -127,7 +137,7 @@ class ResultSource implements BodySource {
     }
   }
 
-  /** Keeps the reservation until the body ends, which may have happened during a wait. */
+  /** Keeps the reservation until the body ends. Releases it at once if the body has ended during a wait. */
   #setReservation(reservation: Reservation | null): void {
     if (this.#isEnded) reservation?.release();
     else this.#reservation = reservation;

@@ -153,7 +153,10 @@ export interface HttpOptions extends DisabledGroups {
   readonly mcp?: McpOptions;
 }
 
-/** `allow_origin_regex` as an expression that matches whole origins. Throws a SyntaxError. */
+/**
+ * Returns `allow_origin_regex` as an expression that matches whole origins. Throws a SyntaxError for a text that is no
+ * expression.
+ */
 export const createOriginPattern = (source: string): RegExp => {
   // Compiled alone first, so that the source cannot close the group around it.
   new RegExp(source);

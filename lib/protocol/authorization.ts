@@ -40,7 +40,10 @@ const authorizeRead = (
   thread_id: string,
 ): Promise<AuthorizedCall<{ readonly thread_id: string }>> => authorize("threads:read", { thread_id });
 
-/** Creates `subscribe`: authorizes the call, subscribes, and makes the next runs of the thread record all events. */
+/**
+ * Returns the function `subscribe` of a caller. It authorizes the call, subscribes, and resolves with the reader once the next
+ * runs of the thread record all events. Rejects with the refusal, and leaves the reader if recording fails.
+ */
 export const subscribeEvents =
   (authorizer: Authorizer<"threads:read">, { protocol }: InternalResources): AuthorizedProtocol["subscribe"] =>
   async (thread_id, filter) => {
@@ -59,7 +62,10 @@ export const subscribeEvents =
     return events;
   };
 
-/** Creates `events`: returns a reader at once. Its first `next` throws if the caller may not read the thread. */
+/**
+ * Returns the function `events` of a caller. It authorizes the call in the background and returns a reader at once, whose first
+ * `next` throws if the caller may not read the thread.
+ */
 export const readEvents =
   (authorizer: Authorizer<"threads:read">, { protocol }: InternalResources): ThreadProtocol["events"] =>
   (thread_id, filter) => {
@@ -73,8 +79,8 @@ export const readEvents =
   };
 
 /**
- * Returns `command`, which authorizes the effect of the command: reading the thread, or creating a run. `run` replaces the
- * authorization of a run.
+ * Returns the function `command` of a caller. It authorizes what the command does, reading the thread or creating a run, and
+ * executes it. `run` replaces the authorization of a run.
  */
 export const executeCommand = (
   authorizer: Authorizer<"threads:read" | RunEvent>,
@@ -87,8 +93,8 @@ export const executeCommand = (
 };
 
 /**
- * Returns `open`, which authorizes reading the thread once for a socket, and returns what the socket may do in that scope. Throws
- * the refusal.
+ * Returns the function `open` of a caller. It authorizes reading the thread once for a socket, and resolves with what the socket
+ * may do in that scope. Rejects with the refusal. Nothing is subscribed yet.
  */
 export const openThreadStream =
   (authorizer: Authorizer<"threads:read">, { protocol }: InternalResources): AuthorizedProtocol["open"] =>

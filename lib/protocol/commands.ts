@@ -110,7 +110,10 @@ export interface CommandOptions extends RunCommandOptions {
   readonly events: RunCommandOptions["events"] & Pick<ThreadEvents, "readStored">;
 }
 
-/** Creates a handler for each command. */
+/**
+ * Creates a handler for each command, by its name. Those of subscriptions throw `not_supported`, because a WebSocket handles them
+ * before.
+ */
 export function createCommands(options: CommandOptions): Readonly<Record<string, CommandHandler>> {
   const { threads, events } = options;
   const { start, respond } = createRunCommands(options);
@@ -192,6 +195,7 @@ interface RunCommandOptions {
   readonly scope: Scope;
 }
 
+/** Creates the handlers of the two commands that create a run: `start` with an input, and `respond` with resume values. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" | "respond", CommandHandler>> {
   const { runs, threads, events, scope: deploymentScope } = options;
@@ -216,8 +220,9 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   }
 
   /**
-   * Starts a run, and the thread if it does not exist. If the thread has pending interrupts, its input becomes the resume value.
-   * Throws `invalid_argument`, or `not_found` for the thread of another user.
+   * Starts a run, and creates the thread if it does not exist. If the thread has pending interrupts, the input becomes the resume
+   * value, unless the run forks from a checkpoint or has no input. Does not wait for the run. Throws `invalid_argument`, or
+   * `not_found` for the thread of another user.
    */
   async function start(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const authorizedRun = await authorizeRun(caller, thread_id, toStartRequest(params));
@@ -234,7 +239,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
       input !== null &&
       input !== undefined &&
       !isFork(request) &&
-      (await pendingInterrupts(threads, thread));
+      (await readPendingInterrupts(threads, thread));
     const { run, applied_through_seq } =
       interrupts && interrupts.length > 0
         ? await createRun(thread_id, {
@@ -281,8 +286,11 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   return { start, respond };
 }
 
-/** Returns the pending interrupts of a thread, also while a run is active; none if its state cannot be read. */
-async function pendingInterrupts(
+/**
+ * Reads the pending interrupts of a thread, also while a run is active. Resolves to none if its state cannot be read, and rejects
+ * with other errors.
+ */
+async function readPendingInterrupts(
   threads: RunCommandOptions["threads"],
   thread: ThreadRow,
 ): Promise<readonly Interrupt[]> {
@@ -314,7 +322,7 @@ async function requirePending(
   last: Run | undefined,
   ids: readonly string[],
 ): Promise<void> {
-  const pendingIds = new Set((await pendingInterrupts(threads, thread)).map(({ id }) => id));
+  const pendingIds = new Set((await readPendingInterrupts(threads, thread)).map(({ id }) => id));
   const unknownIds = ids.filter((id) => !pendingIds.has(id));
   if (unknownIds.length === 0) return;
   const targets = last?.kwargs.resume_targets;
@@ -333,8 +341,8 @@ const pickParams = (params: JsonObject, names: readonly string[]): JsonObject =>
   );
 
 /**
- * Converts the parameters of `run.start`; an input in the form of a command becomes the command. Throws `invalid_argument`
- * without an assistant.
+ * Converts the parameters of `run.start`; an input in the form of a command becomes the command. The run waits for others by
+ * default, and creates a missing thread. Values are not validated. Throws `invalid_argument` without an assistant.
  */
 function toStartRequest(params: JsonObject): RunCreate {
   const { assistant_id, input, multitaskStrategy, multitask_strategy } = params;
@@ -354,7 +362,10 @@ function toStartRequest(params: JsonObject): RunCreate {
 /** RemoteGraph sends a `Command` of LangGraph in place of the input. */
 const isCommand = (input: Json | undefined): input is JsonObject => isObject(input) && input.lg_name === "Command";
 
-/** Uses `reject`, so that the second of two responses to one interrupt creates no run. */
+/**
+ * Returns the request of the run that resumes interrupts. It uses `reject`, so that the second of two responses to one interrupt
+ * creates no run. Values are not validated.
+ */
 function toRespondRequest(
   params: JsonObject,
   assistant_id: string,
@@ -425,7 +436,10 @@ const findRunId = (event_id: string): string | undefined => /^synth:([^:]+):/.ex
 
 const toNamespaceKey = (namespace: readonly string[]): string => JSON.stringify(namespace);
 
-/** Builds the tree of the newest run, or of `run_id`; null without lifecycle events of it. */
+/**
+ * Reads lifecycle events and builds the tree of the newest run, or of `run_id`. Resolves with its root, with subgraphs as nested
+ * `children`; null without events of it.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the events, at each of which another run may begin
 export async function buildRunTree(
   events: AsyncIterable<SerializedEvent>,

@@ -58,12 +58,13 @@ export interface Connection {
   log(message: string, error: unknown): void;
   /** Sends a message after those before it, when the client has room. Resolves to false if the socket has closed. */
   send(text: string): Promise<boolean>;
+  /** Closes the socket and ends the connection. Has no effect once it has ended. */
   close(code: number, reason: string): void;
   /** Closes the socket after the caller lost access. */
   closeRevoked(revocation: ServiceError): void;
   /** Logs an error of the server and closes the socket. */
   fail(message: string, error: unknown, reason: string): void;
-  /** Marks the connection as closed. For a socket that the client closed. */
+  /** Marks the connection as closed and calls `onEnd`. For a socket that the client closed. */
   end(): void;
 }
 
@@ -84,7 +85,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
     environment.log({ level: "error", message, thread_id, ...ids, error });
   }
 
-  /** Marks the connection as closed and calls `onEnd`. */
+  /** Marks the connection as closed and calls `onEnd`, each time it is called. Does not close the socket. */
   function end(): void {
     isClosed = true;
     onEnd();

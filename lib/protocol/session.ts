@@ -159,14 +159,17 @@ function createCommandHandler(
     });
   }
 
-  /** Ends a subscription. Throws a CommandError for an unknown one. */
+  /** Ends a subscription and returns an empty result. Throws `no_such_subscription` for an unknown one. */
   function unsubscribe({ subscription_id }: JsonObject): JsonObject {
     const id = typeof subscription_id === "string" ? subscription_id : "it has no subscription_id";
     if (!subscriptions.remove(id)) throw new CommandError("no_such_subscription", `Unknown subscription: ${id}`);
     return {};
   }
 
-  /** Executes a command and sends its response, after a check of the caller's access. Closes the socket if that is revoked. */
+  /**
+   * Executes a command and sends its response, after a check of the caller's access. The response to a subscription follows
+   * later. Closes the socket, without a response, if the access was revoked.
+   */
   async function execute({ id, method, params = {} }: ProtocolCommand): Promise<void> {
     const revocation = await thread.findRevocation();
     if (revocation) connection.closeRevoked(revocation);
@@ -324,7 +327,7 @@ function createSubscriptions(options: SubscriptionOptions) {
     get namespaces(): number {
       return [...active.values()].reduce((sum, { filter }) => sum + (filter.namespaces?.length ?? 0), 0);
     },
-    /** Adds a subscription, which is acknowledged and replayed by `run`. */
+    /** Adds a subscription, which `run` acknowledges and replays, and makes `run` open a new reader. */
     add(id: string, filter: EventFilter, acknowledge: Subscription["acknowledge"]): void {
       active.set(id, {
         id,
@@ -348,7 +351,7 @@ function createSubscriptions(options: SubscriptionOptions) {
       active.clear();
       update();
     },
-    /** Sends events until `close`, the end of the events, or a failed read. Resolves to false after `close`. */
+    /** Sends events. Resolves to true when the events have ended, and to false after `close`. Rejects if a read fails. */
     // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a change of the subscriptions starts it over after each wait
     async run(): Promise<boolean> {
       while (!isClosed) {
@@ -383,7 +386,7 @@ function passesAny({ seq, event, namespace, name }: SerializedEvent, subscriptio
   return false;
 }
 
-/** Returns a filter that includes all events of the subscriptions, and perhaps more. */
+/** Returns a filter without `since` that includes all events of the subscriptions, and perhaps more. */
 function mergeFilters(subscriptions: readonly Subscription[]): EventFilter {
   const filters = subscriptions.map(({ filter }) => filter);
   const channels = [...new Set(filters.flatMap((filter) => filter.channels))];

@@ -29,7 +29,10 @@ interface CreateRunValue {
   readonly kwargs: Readonly<Record<string, unknown>>;
 }
 
-/** Returns the run as custom `threads:create_run` handlers receive it, with defaults filled in, and without `on_disconnect`. */
+/**
+ * Returns the run as custom `threads:create_run` handlers receive it: defaults are filled in, and most of the request is in
+ * `kwargs`. `on_disconnect` is omitted. `temporary` is true for a stateless run whose thread is not kept.
+ */
 function toCreateRunValue(thread_id: string | null, run_id: string | null, request: RunCreate): CreateRunValue {
   const { assistant_id, metadata, multitask_strategy, if_not_exists, after_seconds, config, ...rest } = request;
   const { on_completion, on_disconnect: _, stream_subgraphs, stream_resumable, ...kwargs } = rest;
@@ -57,7 +60,11 @@ function toCreateRunValue(thread_id: string | null, run_id: string | null, reque
   };
 }
 
-/** Returns the request with the changes of the handlers. Throws if these make it invalid. */
+/**
+ * Returns a copy of the request with metadata, input, command, config and context of the handlers; other changes have no
+ * effect. `recheck` validates it and may replace it. Throws an Error, with that of `recheck` as cause, if the changes make it
+ * invalid.
+ */
 function applyHandlerChanges(
   request: RunCreate,
   { metadata, kwargs }: CreateRunValue,
@@ -76,8 +83,8 @@ function applyHandlerChanges(
 
 interface NewRunAuthorizer {
   /**
-   * Returns the scope in which a run may use assistants, or undefined without a limit. Default assistants need no permission of their
-   * own.
+   * Authorizes reading an assistant, and returns the scope in which a run may use it; undefined if no filter limits it. Returns
+   * undefined for a default assistant, which needs no permission of its own. Throws the refusal of the handler.
    */
   resolveAssistantScope(assistant_id: string): Promise<Scope | undefined>;
   /** Authorizes a run. Returns the request as the handlers changed it, and the scope of threads on which it may be created. */
@@ -106,8 +113,9 @@ export const createNewRunAuthorizer = (
     return authorizedCall.scope.filter ? authorizedCall.scope : undefined;
   },
   /**
-   * Returns the scope and the request, with the changes of the handlers, which `recheck` validates again. Without enforced
-   * authorization returns the request unchanged.
+   * Returns the scope and the request: with the changes of the handlers, validated by `recheck`, if they changed `kwargs`, with
+   * their metadata alone if they changed only that, else unchanged. Calls no handler without enforced authorization. Throws
+   * their refusal, and `forbidden` for metadata of a stateless run that the caller could not see.
    */
   async authorizeRun(thread_id, run_id, request, recheck) {
     if (!isEnforced) return { scope, value: request };
@@ -140,8 +148,9 @@ export type AuthorizeNewRun = (
 ) => Promise<AuthorizedRun>;
 
 /**
- * Returns a function that authorizes a new run and returns scope, request and origin. The origin gets the caller, an idempotency
- * key that is limited to the caller, the scope of assistants, and, for custom handlers, a new run id.
+ * Returns a function that authorizes a new run and returns scope, request and origin. The origin gets user and API key of the
+ * caller, an idempotency key that is limited to the caller, and, for custom authentication, a scope of assistants and a new run
+ * id. `recheck` and the assistants of the given origin are not in it.
  */
 export const authorizeNewRun = (
   authorizer: Authorizer<RunEvent>,
@@ -172,6 +181,7 @@ export const authorizeNewRun = (
   };
 };
 
+/** Returns `create`, which authorizes the run first, and creates it with the changes of the handlers. */
 export const authorizeCreateRun = (authorizer: Authorizer<RunEvent>, resources: InternalResources): Runs["create"] => {
   const authorize = authorizeNewRun(authorizer, resources);
   return async (...args) => {
@@ -226,7 +236,7 @@ export const authorizeCreateBatch = (
   };
 };
 
-/** Returns `rerun`, which authorizes reading the run, and then creating the new one. */
+/** Returns `rerun`, which authorizes reading the run, and then the new run that repeats it, before it creates that. */
 export const authorizeRerun = (
   authorizer: Authorizer<"threads:read" | RunEvent>,
   resources: InternalResources,
@@ -241,8 +251,9 @@ export const authorizeRerun = (
 type JoinEvent = "threads:read" | "threads:update";
 
 /**
- * Authorizes a join. With `cancel_on_disconnect` the caller needs the permission to cancel, too: the options get a `mayCancel`
- * that checks it again at the disconnect.
+ * Authorizes reading a run, and with `cancel_on_disconnect` also cancelling it. Returns the grant, whose scope is limited by
+ * both, and the options: these get a `mayCancel` that checks the permission to cancel again at the disconnect, if it can be
+ * revoked.
  */
 async function authorizeJoin<Options extends { readonly cancel_on_disconnect?: boolean }>(
   authorizer: Authorizer<JoinEvent>,

@@ -20,11 +20,11 @@ import { requireOwnMetadata, requireStillVisible } from "../storage/visibility.t
 import type { StreamHub } from "../streams/hub.ts";
 import type { InternalThreads } from "../threads/mod.ts";
 import { type ResolvedRun, toCreateRun } from "./plan.ts";
+import { type NewOrRepeatedRun, requireFirstBatchByKey, requireFirstRunByKey, toRepeatedRun } from "./repeated-run.ts";
 import {
   findRequestedCheckpoint,
   normalizeResume,
   type RunCreate,
-  type RunOrigin,
   type ScopedOrigin,
   validateRunRequest,
 } from "./request.ts";
@@ -66,7 +66,10 @@ export interface CreateRunParams {
 
 interface RunCreator extends RunPreparer {
   create(scope: Scope, call: CreateRunParams): Promise<NewOrRepeatedRun>;
-  /** Creates all runs or none. */
+  /**
+   * Creates stateless runs, all or none, and starts or announces them. Returns the earlier runs if all idempotency keys were
+   * used before. Throws `invalid` for an empty list, and what `create` throws for one of the requests.
+   */
   createBatch(scope: Scope, requests: readonly RunCreate[], origin: ScopedOrigin): Promise<readonly NewOrRepeatedRun[]>;
 }
 
@@ -75,11 +78,19 @@ interface RunCreator extends RunPreparer {
  * of these rows changed in between. Then the run starts here or is announced to other processes.
  */
 export function createRunCreator(options: CreateOptions): RunCreator {
-  const { scope: deploymentScope, assistants } = options;
+  const { storage, scope: deploymentScope, assistants } = options;
+  const requireFirstRun =
+    (run: DescribedRun) =>
+    (refusal: unknown): Promise<NewOrRepeatedRun> =>
+      requireFirstRunByKey(storage, deploymentScope, run, refusal);
   const resolver = new RunResolver(options);
   const starter = new RunStarter(options, (resolved) => resolver.plan(resolved));
   return {
-    /** Validates, resolves and stores a run. Returns the earlier run if the idempotency key was used before. */
+    /**
+     * Validates, resolves and stores a run, then starts or announces it. Starts over as often as its assistant or thread
+     * changes meanwhile. Returns the earlier run if the idempotency key was used before. Throws if the request is invalid or
+     * refused.
+     */
     async create(scope, { thread_id, request, origin, watched = false }) {
       validateRunRequest(request, thread_id);
       const describedRun = resolver.describeRun(scope, { thread_id, request, origin });
@@ -89,14 +100,17 @@ export function createRunCreator(options: CreateOptions): RunCreator {
       while (true) {
         const resolving = resolver.resolve(thread_id, assistant, describedRun);
         const resolved =
-          resolving instanceof Promise ? await resolver.resolveOrFindRepeated(resolving, request, origin) : resolving;
+          resolving instanceof Promise ? await resolving.catch(requireFirstRun(describedRun)) : resolving;
         if ("repeated" in resolved) return resolved;
         const created = await starter.store(resolved, watched);
         if (created) return created;
         assistant = await assistants.resolve(assistantScope, request.assistant_id);
       }
     },
-    /** Validates and resolves a run, and returns the argument of `createRun` without storing anything. */
+    /**
+     * Validates and resolves a run, and returns the argument of `createRun`, without a claim. Stores nothing. Throws what
+     * `create` throws for an invalid request.
+     */
     async prepare(scope, thread_id, request, origin) {
       validateRunRequest(request, thread_id);
       const describedRun = resolver.describeRun(scope, { thread_id, request, origin });
@@ -113,13 +127,12 @@ export function createRunCreator(options: CreateOptions): RunCreator {
       const assistantScope = origin.assistants ?? deploymentScope;
       let findAssistant = assistants.getCached;
       while (true) {
-        const resolvedRuns: ResolvedRun[] = [];
-        for (const run of describedRuns) {
-          resolvedRuns.push(
-            await resolver.resolve(null, await findAssistant(assistantScope, run.request.assistant_id), run),
-          );
-        }
-        const created = await starter.storeBatch(resolvedRuns);
+        const resolving = resolver.resolveBatch(describedRuns, (id) => findAssistant(assistantScope, id));
+        const resolved = await resolving.catch((refusal: unknown) =>
+          requireFirstBatchByKey(storage, deploymentScope, describedRuns, refusal),
+        );
+        if (isRepeatedBatch(resolved)) return resolved;
+        const created = await starter.storeBatch(resolved);
         if (created) return created;
         findAssistant = assistants.resolve;
       }
@@ -151,8 +164,8 @@ class RunResolver {
   }
 
   /**
-   * Collects the parts that need no lookup, normalizes the resume value and chooses the ids: given ones in lower case, else new
-   * ones. Throws what `prepare` of the features throws.
+   * Collects the parts that need no lookup, normalizes the resume value and chooses the ids: given ones, that of the thread in
+   * lower case, else new ones. `index` selects the run id of a batch. Throws what `prepare` of the features throws.
    */
   describeRun(scope: Scope, { thread_id, request: rawRequest, origin }: CreateRunParams, index = 0): DescribedRun {
     const { features, environment } = this.#options;
@@ -168,8 +181,9 @@ class RunResolver {
   }
 
   /**
-   * Adds the rows of the request, and validates its values by the schemas of the agent. Returns a promise only for a run on a
-   * thread, and for an agent with schemas. Throws `not_found`, `conflict` or `invalid`.
+   * Adds assistant, thread, checkpoint and time to a run, and validates its values by the schemas of the agent. Returns a
+   * promise only for a run on a thread, and for an agent with schemas. Throws `not_found` for an unknown graph; rejects with
+   * `not_found`, `already_exists`, `checkpoint_not_found`, `SchemaMismatch`, and what `bind` throws.
    */
   resolve(thread_id: string | null, assistant: AssistantRow, run: DescribedRun): ResolvedRun | Promise<ResolvedRun> {
     const { environment } = this.#options;
@@ -178,6 +192,7 @@ class RunResolver {
     if (!graph) throw notFoundError("graph", graph_id);
     const { schemas } = graph;
     const noThread = { thread: null, start_checkpoint: null, resume_targets: [] };
+    /** Returns the run with assistant, time and these members. */
     const complete = (threadMembers: Pick<ResolvedRun, keyof typeof noThread>): ResolvedRun => ({
       ...run,
       assistant,
@@ -193,28 +208,23 @@ class RunResolver {
   }
 
   /**
-   * Waits for a resolved run. If that throws for a resume value whose idempotency key was used before, returns the run of the
-   * first request instead, because its interrupt is answered by now.
+   * Resolves stateless runs one after the other, in order, with the assistant that `findAssistant` returns. Throws what that
+   * and `resolve` throw.
    */
-  async resolveOrFindRepeated(
-    resolving: Promise<ResolvedRun>,
-    { command }: RunCreate,
-    { idempotency }: RunOrigin,
-  ): Promise<ResolvedRun | NewOrRepeatedRun> {
-    if (!idempotency || command?.resume === undefined) return await resolving;
-    try {
-      return await resolving;
-    } catch (error) {
-      const { storage, scope: deploymentScope } = this.#options;
-      const first = error instanceof ServiceError ? await storage.findRepeatedRun(deploymentScope, idempotency) : null;
-      if (!first) throw error;
-      return toRepeatedRun(first.run, first.same_body);
-    }
+  async resolveBatch(
+    runs: readonly DescribedRun[],
+    findAssistant: (assistant_id: string) => AssistantRow | Promise<AssistantRow>,
+  ): Promise<readonly ResolvedRun[]> {
+    const resolvedRuns: ResolvedRun[] = [];
+    for (const run of runs)
+      resolvedRuns.push(await this.resolve(null, await findAssistant(run.request.assistant_id), run));
+    return resolvedRuns;
   }
 
   /**
-   * Returns the argument of `createRun`, whose frames are stored if several processes share the storage. Throws `forbidden` for
-   * metadata with which the caller could not see the thread, and `bad_request` for contradicting configuration.
+   * Returns the argument of `createRun`, without a claim. The run stores its frames if several processes share the storage.
+   * Throws `forbidden` for metadata with which the caller could not see the thread, and `bad_request` for contradicting
+   * configuration.
    */
   plan(resolved: ResolvedRun): CreateRun {
     const { storage, limits } = this.#options;
@@ -228,8 +238,9 @@ class RunResolver {
   }
 
   /**
-   * Reads thread and start checkpoint, and binds a resume value to pending interrupts. The thread is null if the run is to create
-   * it. Throws `not_found`, `already_exists` (another caller's id), `checkpoint_not_found`, and what `bind` throws.
+   * Reads thread and start checkpoint, and binds a resume value to pending interrupts. The thread is null if the run is to
+   * create it. A checkpoint that a `rollback` deletes is replaced by null, the head. Throws `not_found`, `already_exists`
+   * (another caller's id), `checkpoint_not_found`, and what `bind` throws.
    */
   async #resolveThread(
     { scope, request }: DescribedRun,
@@ -266,12 +277,6 @@ class RunResolver {
   }
 }
 
-/** A new run, or the run that an earlier request with the same idempotency key created (`repeated`). */
-export interface NewOrRepeatedRun {
-  readonly run: RunRow;
-  readonly repeated: boolean;
-}
-
 /** The time a run waits for the run that it stopped before its subscribers get a notice. */
 const WAITING_NOTICE_DELAY_MS = 250;
 
@@ -286,9 +291,9 @@ class RunStarter {
   }
 
   /**
-   * Stores a run, if possible with a claim for a free slot, and starts or announces it. Returns the earlier run for a used
-   * idempotency key, null if the assistant or the thread changed since they were read (read again and retry). Throws if the run
-   * is refused.
+   * Stores a run, if possible with a claim for a free worker slot, and starts or announces it. Returns the earlier run for a
+   * used idempotency key, and null if the assistant or the thread changed since they were read (read again and retry). Gives an
+   * unused slot back. Throws if the run is refused; a failed call that stored the run counts as success.
    */
   async store(resolved: ResolvedRun, watched: boolean): Promise<NewOrRepeatedRun | null> {
     const { storage, scope: deploymentScope, worker } = this.#options;
@@ -311,8 +316,8 @@ class RunStarter {
   }
 
   /**
-   * Stores and starts all runs or none. Returns earlier runs for used idempotency keys, null if an assistant changed (read again
-   * and retry). Throws if one of the runs is refused.
+   * Stores all runs or none, and starts or announces them. Returns the earlier runs if all idempotency keys were used before,
+   * and null if an assistant changed (read again and retry). Throws if one of the runs is refused.
    */
   async storeBatch(resolvedRuns: readonly ResolvedRun[]): Promise<readonly NewOrRepeatedRun[] | null> {
     const unclaimedPlans = resolvedRuns.map((resolved) => this.#planRun(resolved));
@@ -335,8 +340,9 @@ class RunStarter {
   }
 
   /**
-   * Starts a stored run that is claimed, schedules a delayed one, and announces others. Signals the runs that it stopped. If a
-   * `watched` run must wait for a stopped one, its subscribers get a notice later. `busy` is true if its thread was busy.
+   * Starts a stored run that is claimed, wakes the worker later for a delayed one, and offers others to all workers. Signals
+   * the runs that it stopped. If a `watched` run must wait for a stopped one, its subscribers get a notice later. `busy` is
+   * true if its thread was busy. Returns the run as not repeated.
    */
   start(
     { run, claimed, stopped }: CreatedRun,
@@ -362,8 +368,8 @@ class RunStarter {
   }
 
   /**
-   * Stores all runs or none, and gives unused slots back. If the call fails although the runs were stored, returns them as
-   * created.
+   * Stores all runs or none, and gives unused slots back. If the call rejects although all runs were stored, returns them as
+   * created, without claims; else rethrows its error. Returns a refusal unchanged.
    */
   async #storePlans(plans: readonly CreateRun[]): Promise<CreateRunsResult> {
     const { storage, scope: deploymentScope, worker } = this.#options;
@@ -381,7 +387,10 @@ class RunStarter {
     return result;
   }
 
-  /** Reserves a worker slot for a run that is due and whose thread was not busy. */
+  /**
+   * Reserves a worker slot and returns it as a claim; an empty object if the run is not due, its thread was busy, or no slot is
+   * free.
+   */
   #reserve({ thread, now }: ResolvedRun, plan: CreateRun): Pick<CreateRun, "claim"> {
     const isLater = plan.run.created_at > now || thread?.status === "busy";
     const claim = isLater ? null : this.#options.worker.reserve();
@@ -431,12 +440,10 @@ class RunStarter {
   }
 }
 
-/** Returns the run of an earlier request with the same idempotency key. Throws `idempotency_key_reused` or `idempotent_run_gone`. */
-function toRepeatedRun(run: RunRow | null, same_body: boolean): NewOrRepeatedRun {
-  if (!same_body) throw new ServiceError("idempotency_key_reused", "Idempotency-Key: was used for another request");
-  if (!run) throw new ServiceError("idempotent_run_gone", "The run that was made with this Idempotency-Key is gone");
-  return { run, repeated: true };
-}
+/** Returns true if the list has earlier runs instead of resolved ones; false for an empty list. */
+const isRepeatedBatch = (
+  runs: readonly ResolvedRun[] | readonly NewOrRepeatedRun[],
+): runs is readonly NewOrRepeatedRun[] => runs.some((run) => "repeated" in run);
 
 type CreateRefusal = Exclude<CreateRunResult, { readonly kind: "created" | "repeated" }>;
 

@@ -9,7 +9,8 @@ import { filterFrames } from "../streams/frame-filter.ts";
 import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
 import { endDeletedRunLog, type RunSubscriptions } from "../streams/run-subscription.ts";
-import { type CreateOptions, createRunCreator, type NewOrRepeatedRun, type RunPreparer } from "./create.ts";
+import { type CreateOptions, createRunCreator, type RunPreparer } from "./create.ts";
+import type { NewOrRepeatedRun } from "./repeated-run.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { type Run, toRun } from "./run.ts";
 import { type CancelTarget, createRunStopper, type RunStopper, type StopOptions } from "./run-stopper.ts";
@@ -155,8 +156,9 @@ function createSubscriberFunctions(options: RunOptions, { stop }: Pick<RunStoppe
   }
 
   /**
-   * Returns the function to call when a subscriber disconnects. With `cancel` it interrupts the run in the background if
-   * `mayCancel` allows, and logs a failure. It does not retain the row, whose input may be large.
+   * Returns the function to call when a subscriber disconnects. Without `cancel` that does nothing; with it, it interrupts the
+   * run in the background if `mayCancel` (true by default) allows, and logs a failure. It does not retain the row, whose input
+   * may be large.
    */
   const createLeaveHandler =
     (scope: Scope, { run_id, thread_id }: RunRow, cancel: boolean, mayCancel = async () => true) =>
@@ -176,7 +178,10 @@ function createSubscriberFunctions(options: RunOptions, { stop }: Pick<RunStoppe
     return shareLookups(key, 1, () => requireRun(scope, thread_id, run_id));
   }
 
-  /** Subscribes to the result of a run and keeps the process alive until it has ended or `leave` is called. */
+  /**
+   * Subscribes to the result of a run, and keeps the process alive until it has ended or `leave` is called. `leave` cancels the
+   * run with `cancel_on_disconnect`, unless it had ended when the wait began. `isNew`: the run was created just now.
+   */
   async function wait(
     scope: Scope,
     run: RunRow,
@@ -247,7 +252,7 @@ export function createRuns(options: RunOptions): InternalRuns {
       const above = query.after === undefined ? {} : { above: (await requireRun(scope, thread_id, query.after)).seq };
       return await listInBatches(options, scope, thread.thread_id, { ...query, ...above });
     },
-    /** Deletes a run and ends its streams. Throws `run_active` while it runs, `not_found` for an unknown one. */
+    /** Deletes a run that is not running, and ends its streams in this process. Throws `run_active` or `not_found`. */
     async delete(scope, thread_id, run_id) {
       const run = await requireRun(scope, thread_id, run_id);
       const result = await storage.deleteRun(scope, run.thread_id, run.run_id, environment.now());
@@ -255,7 +260,10 @@ export function createRuns(options: RunOptions): InternalRuns {
       if (result === "not_found") throw notFoundError("run", run_id);
       endDeletedRunLog(hub.find(run.run_id), "RunDeleted");
     },
-    /** Requests the stop of a run. With `wait` it resolves when the run has ended. Throws `not_found` and `invalid`. */
+    /**
+     * Requests the stop of a run; has no effect on one that has ended. With `wait` it resolves when the run has ended. Throws
+     * `not_found`, and `invalid` for a reason with `rollback` or one that is too long.
+     */
     async cancel(scope, thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}) {
       const encodedReason = reason === undefined ? undefined : encodeCancelReason(reason, action);
       await stopper.stop(scope, await requireRun(scope, thread_id, run_id), action, waits, encodedReason);
@@ -277,8 +285,8 @@ export function createRuns(options: RunOptions): InternalRuns {
 }
 
 /**
- * Returns the runs of a thread, newest first, or after the run `above` the newer ones, oldest first. Reads them in batches with
- * ticks of the event loop between.
+ * Returns the runs of a thread, newest first, or after the run with the `seq` `above` the newer ones, oldest first; 10 without
+ * a limit. Reads them in batches, and lets other work run between them.
  */
 async function listInBatches(
   { storage, environment }: Pick<RunOptions, "storage" | "environment">,
@@ -304,7 +312,10 @@ async function listInBatches(
   }
 }
 
-/** Converts a new run with the status `pending`, even if an idle worker has already claimed it. */
+/**
+ * Converts a run. A new one gets the status `pending`, even if an idle worker has already claimed it; a repeated one keeps its
+ * own.
+ */
 const toPendingRun = ({ run, repeated }: NewOrRepeatedRun): Run => ({
   ...toRun(run),
   ...(repeated ? {} : { status: "pending" }),

@@ -95,8 +95,9 @@ export const toResolvedJob = (resolved: ResolvedRun): JobRequest =>
 const isServerOnlyKey = (key: string): boolean => key.toLowerCase().startsWith("langgraph_auth_");
 
 /**
- * Merges the configuration of the request into that of the thread, without members that only the server may set. Omits that of
- * the assistant, which stays with its versions.
+ * Merges the configuration of thread, origin and request; later ones replace members of earlier ones, `configurable` member by
+ * member. The request cannot set members that identify the run or that only the server may set. Omits that of the assistant,
+ * which stays with its versions.
  */
 function mergeConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | null): JsonObject {
   const { configurable, ...rest } = (request.config ?? {}) as JsonObject;
@@ -112,7 +113,7 @@ function mergeConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | 
   return { ...stored, ...rest, ...(Object.keys(merged).length > 0 ? { configurable: merged } : {}) };
 }
 
-/** Returns the new metadata and config of the thread; an empty object if they are as before. */
+/** Returns the new metadata and config of the thread as `update_thread`; an empty object if both are as before. */
 function toThreadUpdate(
   thread: ThreadRow,
   next: { metadata: JsonObject; config: JsonObject },
@@ -123,8 +124,9 @@ function toThreadUpdate(
 }
 
 /**
- * Returns the request that the executor gets: merged with the assistant's configuration and context, with defaults filled in. A
- * command replaces the input. Throws `bad_request` if `configurable` and `context` have different values for a key.
+ * Returns the request that the executor gets: config and context of the assistant, replaced member by member by those of the
+ * run, with defaults filled in. A command that is not empty replaces the input. Throws `bad_request` if `configurable` and
+ * `context` of the run have different values for a key.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one member of a stored request after the other
 function toJobRequest(

@@ -142,7 +142,11 @@ export const CHOICES: {
   durability: ["sync", "async", "exit"],
 };
 
-/** Validates the parts of a request that need no lookup. Throws `invalid` or `bad_request`. */
+/**
+ * Validates the parts of a request that need no lookup, against JavaScript callers too. Throws `invalid` for unknown members
+ * and wrong values, and `bad_request` for a resume value or a checkpoint without a thread. Input, config and context are not
+ * checked.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each member of a request
 export function validateRunRequest(request: RunCreate, thread_id: string | null): void {
   if (!isObject(request)) throw new ServiceError("invalid", "A run needs a request: an object with an assistant_id");
@@ -174,7 +178,10 @@ export function validateRunRequest(request: RunCreate, thread_id: string | null)
   }
 }
 
-/** Returns the request with its resume value as graphs expect it, without the wrapper of AG-UI. */
+/**
+ * Returns the request with its resume value as graphs expect it, without the wrapper of AG-UI: a copy, or the same object
+ * without a resume value.
+ */
 export function normalizeResume(request: RunCreate): RunCreate {
   const { command } = request;
   if (command?.resume === undefined) return request;
@@ -184,7 +191,10 @@ export function normalizeResume(request: RunCreate): RunCreate {
 /** A hundred years, in seconds: all databases and clients can represent such a time. */
 const MAX_START_DELAY_SECONDS = 3_155_760_000;
 
-/** Returns the checkpoint to start from, or null. Clients send it in `checkpoint`, `checkpoint_id` or `config.configurable`. */
+/**
+ * Returns the checkpoint to start from, or null. The id of `checkpoint` has precedence over `checkpoint_id`; if that one is
+ * missing or empty, the id in `config.configurable` counts. A missing namespace means the root.
+ */
 export function findRequestedCheckpoint({ checkpoint, checkpoint_id, config }: RunCreate): CheckpointRef | null {
   const id = checkpoint?.checkpoint_id ?? checkpoint_id;
   if (id) return { ns: checkpoint?.checkpoint_ns ?? "", checkpoint_id: id };

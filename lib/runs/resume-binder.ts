@@ -45,9 +45,9 @@ export class ResumeBinder {
   }
 
   /**
-   * Binds the resume value to the interrupts that the thread waits for. If none fits, drops it from a request that also updates
-   * the state; keeps it unbound if the state cannot be read. Throws `invalid`, `interrupt_already_answered` or
-   * `no_open_interrupt`.
+   * Binds the resume value to the interrupts that the thread waits for, and validates it by their schemas. If it fits none,
+   * drops it from a request that also updates the state; keeps it unbound if the state cannot be read, because the run then
+   * fails. Throws `invalid`, `SchemaMismatch`, `interrupt_already_answered` or `no_open_interrupt`.
    */
   async bind({ thread_id, thread, start_checkpoint, request, requires_ids }: ResumeRequest): Promise<BoundResume> {
     try {
@@ -71,6 +71,7 @@ export class ResumeBinder {
     throw noPendingInterruptError(thread_id);
   }
 
+  /** Returns the running and then the pending runs of the thread, at most `MAX_ACTIVE_RUNS` of each. */
   async #listActiveRuns(thread_id: string): Promise<RunRow[]> {
     const lists = (["running", "pending"] as const).map((status) =>
       this.#storage.listRuns(this.#scope, thread_id, { status, limit: MAX_ACTIVE_RUNS, offset: 0 }),
@@ -97,7 +98,10 @@ export class ResumeBinder {
     return pendingAsks ?? findPendingState(state, thread.head, thread.status !== "error" && thread.status !== "busy");
   }
 
-  /** Returns what the thread waits for once a `rollback` has deleted its active runs, as its last ended run left it. */
+  /**
+   * Returns what the thread waits for once a `rollback` has deleted its active runs: the interrupts of its row, which the last
+   * ended run left, at the head; else whether the head is a breakpoint, without interrupts. Returns null without a state.
+   */
   async #readStateAfterRollback(thread: ThreadRow): Promise<PendingState | null> {
     const { head } = thread;
     const interrupts = Object.values(thread.interrupts).flat() as unknown as readonly Interrupt[];
@@ -106,13 +110,20 @@ export class ResumeBinder {
     return pending && { ...pending, interrupts: [] };
   }
 
+  /**
+   * Returns the state at the checkpoint, or without one the current state: null for a thread without a state. Throws
+   * `checkpoint_not_found` and `StateReadError`.
+   */
   #readState(thread: ThreadRow, start_checkpoint: CheckpointRef | null): Promise<ThreadState | null> {
     if (!start_checkpoint) return this.#threads.readCurrentState(thread);
     const checkpoint = { checkpoint_ns: start_checkpoint.ns, checkpoint_id: start_checkpoint.checkpoint_id };
     return this.#threads.stateAt(this.#scope, thread.thread_id, checkpoint);
   }
 
-  /** Returns the pending asks of an active durable call. Until the call waits again, only the thread row of its last run has them. */
+  /**
+   * Returns the pending asks of the durable call that the running run continues, at the head of the thread. Until the call
+   * waits again, only the thread row of its last run has them. Returns null if there are none.
+   */
   async #findPendingAsks({ running, interrupts, head }: ThreadRow): Promise<PendingState | null> {
     const call_id = running === null ? null : (await this.#storage.getRun(this.#scope, running))?.call_id;
     const pendingAsks = ((call_id && interrupts[call_id]) || []) as unknown as readonly Interrupt[];
@@ -120,13 +131,17 @@ export class ResumeBinder {
   }
 }
 
+/** Returns a state that waits for these interrupts at a checkpoint in the root namespace, without a breakpoint. */
 const toPendingState = (checkpoint_id: string, interrupts: readonly Interrupt[]): PendingState => ({
   checkpoint: { ns: "", checkpoint_id },
   interrupts,
   isBreakpoint: false,
 });
 
-/** Returns the interrupts and the breakpoint of a state. `isHeadFinal` is true if the last run stopped at the head of the thread. */
+/**
+ * Returns the interrupts of a state and whether it stands at a breakpoint: the head, with next nodes and without failed tasks.
+ * Returns null without a checkpoint. `isHeadFinal` is true if the last run stopped at the head of the thread.
+ */
 function findPendingState(state: ThreadState | null, head: string | null, isHeadFinal: boolean): PendingState | null {
   if (!state?.checkpoint) return null;
   const { checkpoint_ns: ns, checkpoint_id } = state.checkpoint;

@@ -25,8 +25,9 @@ export const toTargetName = ({ interrupt_id, checkpoint_id }: InterruptRef): str
   interrupt_id ?? `breakpoint ${checkpoint_id}`;
 
 /**
- * Returns the request with its resume value limited to pending interrupts, and these as targets; at a breakpoint a request
- * without command and input. Returns null if the value is for none. Throws `invalid` or `no_open_interrupt` (`expected_answers`).
+ * Returns a copy of the request with its resume value limited to pending interrupts, and these as targets; at a breakpoint
+ * without resume value and input. Returns null if there is no resume value, no state, or the value is for none of the
+ * interrupts. Throws `invalid` for an ambiguous or unfitting value, and `no_open_interrupt` (`expected_answers`).
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one answer, in their order
 export function bindResume(request: RunCreate, state: PendingState | null, requiresIds: boolean): BoundResume | null {
@@ -35,6 +36,10 @@ export function bindResume(request: RunCreate, state: PendingState | null, requi
   const pending = new Map(state.interrupts.map((interrupt) => [interrupt.id, interrupt]));
   const ids = [...pending.keys()];
   const answers = toResumeMap(resume, new Set(ids));
+  /**
+   * Returns the target of a resume value: a pending interrupt with the number of answers that its task has consumed, or with
+   * null a breakpoint.
+   */
   const toInterruptRef = (interrupt_id: string | null): InterruptRef => {
     const { ns: checkpoint_ns, checkpoint_id } = state.checkpoint;
     const interrupt = interrupt_id === null ? undefined : pending.get(interrupt_id);
@@ -71,20 +76,23 @@ function throwProblem(problem: Error | null): void {
   if (problem) throw new ServiceError("invalid", problem.message, { cause: problem });
 }
 
-/** Returns the request without its resume value, or null if its command would be empty. */
+/** Returns a copy of the request whose command has only `update` and `goto`. Returns null if neither is set. */
 export function omitResume(request: RunCreate): RunCreate | null {
   const { resume: _resume, expected_answers: _expected, ...otherMembers } = request.command ?? {};
   const remaining = pickUpdateCommand(otherMembers);
   return remaining.command ? { ...request, ...remaining } : null;
 }
 
-/** Returns the command without its resume value; an empty object if nothing else is in it. */
+/** Returns the command with `update` and `goto` alone, null for one that is not set; an empty object if neither is set. */
 const pickUpdateCommand = ({ update, goto }: NonNullable<RunCreate["command"]>): Pick<RunCreate, "command"> => {
   const isUsed = (update ?? null) !== null || [goto ?? []].flat().length > 0;
   return isUsed ? { command: { update: update ?? null, goto: goto ?? null } } : {};
 };
 
-/** Throws `no_open_interrupt` if the resume value is for an earlier interrupt with the same id, which the client displayed. */
+/**
+ * Throws `no_open_interrupt` unless each expected interrupt is pending and its task has consumed this number of answers.
+ * Otherwise the resume value is for an earlier interrupt with the same id, which the client displayed.
+ */
 function requireExpected(
   expected: NonNullable<RunCreate["command"]>["expected_answers"],
   pending: ReadonlyMap<string, Interrupt>,
@@ -116,7 +124,8 @@ function requireDecisions({ id, value }: Interrupt, answer: Json): void {
 }
 
 /**
- * Returns the first active run that resumes an interrupt which the resume value is for, else undefined. A plain value is for any.
+ * Returns the first active run that resumes an interrupt which the resume value is for; undefined if there is none. A value
+ * that is not a map of interrupt ids is for any interrupt.
  */
 export function findAnsweringRun(resume: Json, active: readonly RunRow[]): RunRow | undefined {
   const readTargets = ({ kwargs }: RunRow): readonly JsonObject[] =>

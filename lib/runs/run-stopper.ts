@@ -22,7 +22,11 @@ export type CancelTarget =
 export interface RunStopper {
   /** Stops the attempts of this process of runs that the storage has stopped. */
   onStopped(runs: readonly StoppedRun[]): void;
-  /** Stops a run. Resolves once the stop is stored; with `wait` once the run has ended and its executor has stopped. */
+  /**
+   * Stops a run in storage and its attempt here: `interrupt` ends it or flags it, `rollback` deletes it; one that has ended
+   * stays. Resolves once the stop is stored; with `wait` once the run has ended and its executor has stopped. Stores `reason`
+   * with an interrupt.
+   */
   stop(
     scope: Scope,
     run: Pick<RunRow, "run_id" | "thread_id">,
@@ -30,7 +34,10 @@ export interface RunStopper {
     wait: boolean,
     reason?: string,
   ): Promise<void>;
-  /** Stops many runs in batches. Throws `not_found` if none matches. */
+  /**
+   * Stops the named runs of a thread, or all runs with a status, in batches. Resolves once all stops are stored. Named runs
+   * that have ended are no error. Throws `not_found` if no run has the status, or the thread has none of the named runs.
+   */
   stopMany(scope: Scope, target: CancelTarget, action: StopAction): Promise<void>;
 }
 
@@ -49,8 +56,8 @@ export function createRunStopper(options: StopOptions): RunStopper {
   const { storage, scope: deploymentScope, environment, hub, worker } = options;
 
   /**
-   * Stops the attempts of these runs here, ends the logs of deleted runs, and reports runs that ended without a start. If another
-   * process holds the thread lock, the worker wakes when that expires.
+   * Stops the attempts of these runs in this process, ends the logs of deleted runs, and reports runs that ended without a
+   * start. If another process holds the thread lock, the worker wakes when that expires.
    */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one line for each kind of stopped run
   function onStopped(runs: readonly StoppedRun[]): void {
@@ -79,7 +86,8 @@ export function createRunStopper(options: StopOptions): RunStopper {
   }
 
   /**
-   * Resolves when the run has ended or is deleted, and its attempt no longer holds the thread lock. Polls without a time limit.
+   * Resolves when the run has ended or is deleted, and its attempt no longer holds a valid lock on the thread. Polls without a
+   * time limit; rejects if a read fails.
    */
   async function waitUntilEnded({ run_id, thread_id, lock_token }: StoppedRun): Promise<void> {
     await worker.whenDone(run_id);
@@ -111,7 +119,10 @@ export function createRunStopper(options: StopOptions): RunStopper {
     return stoppedCount;
   }
 
-  /** Stops the runs that have the status now, even if they start meanwhile. Throws `not_found` if there are none. */
+  /**
+   * Reads the runs that have the status now, then stops them, even if they start meanwhile. Throws `not_found` if it stopped
+   * none.
+   */
   async function stopByStatus(scope: Scope, status: ActiveStatus, action: StopAction): Promise<void> {
     const active = { status: status === "all" ? ACTIVE_STATUSES : [status], limit: STOP_BATCH_SIZE };
     const batches: StopTarget[] = [];

@@ -24,7 +24,10 @@ export interface Run {
   readonly waiting_for?: readonly WaitingFor[];
 }
 
-/** Converts a row. Its `kwargs` are converted when they are first read, because most responses of creations contain only ids. */
+/**
+ * Converts a row. Its `kwargs` are redacted when they are first read, because most responses of creations contain only ids.
+ * `cancel_reason` is null for a run that ended by itself; only a pending run has `waiting_for`.
+ */
 export function toRun(row: RunRow): Run {
   let kwargs: JsonObject | undefined;
   return {
@@ -47,7 +50,8 @@ export function toRun(row: RunRow): Run {
 }
 
 /**
- * Returns the request without credentials, with the webhook and feedback keys. Redacts the query of the webhook, which may hold a secret.
+ * Returns the request without credentials, with the webhook, if there is one, and the feedback keys, if there are any. Redacts
+ * the query of the webhook, which may hold a secret.
  */
 export function toPublicKwargs({ kwargs, metadata, webhook, feedback }: RunRow): JsonObject {
   return {

@@ -17,8 +17,9 @@ interface CheckedValue {
 }
 
 /**
- * Validates input, merged context and answers. Returns the run. Throws `SchemaMismatch` with all issues, and an error without details if a schema
- * throws. A run without input on a thread that has a state continues from it, so only its agent can validate its input.
+ * Validates input, merged context and answers, and returns the same run, without the values that the schemas may have parsed.
+ * Throws `SchemaMismatch` with all issues, and an error without details if a schema throws. Input is not validated with a
+ * command, nor if it is missing on a thread with a state, from which the run continues.
  */
 export async function validateRun(schemas: AgentSchemas, resolved: ResolvedRun): Promise<ResolvedRun> {
   const { config, context, command, input } = toResolvedJob(resolved);
@@ -40,7 +41,7 @@ export async function validateRun(schemas: AgentSchemas, resolved: ResolvedRun):
   return resolved;
 }
 
-/** Returns the answers of a resume value: one, or those of a map of interrupt ids. */
+/** Returns the answers of a resume value with their paths: those of a map of interrupt ids, else the value as one answer. */
 function listAnswers(schema: Schema, resume: Json, { resume_targets }: ResolvedRun): CheckedValue[] {
   const loc = ["command", "resume"];
   const answers = toResumeMap(resume, new Set(resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? [])));
@@ -51,7 +52,10 @@ function listAnswers(schema: Schema, resume: Json, { resume_targets }: ResolvedR
 /** The maximum number of mismatches that a refusal lists. */
 const MAX_LISTED_MISMATCHES = 20;
 
-/** Throws `SchemaMismatch` if an answer does not fit the JSON Schema that its `ask` has declared. */
+/**
+ * Throws `SchemaMismatch`, with mismatches of all answers, if one does not fit the JSON Schema that its `ask` has declared.
+ * Answers for other interrupts, and interrupts without a schema, are ignored.
+ */
 export function requireAnswersFit({ request, resume_targets }: BoundResume, interrupts: readonly Interrupt[]): void {
   const resume = request.command?.resume;
   if (resume === undefined) return;

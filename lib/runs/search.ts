@@ -128,7 +128,10 @@ export function createRunSearches(
   { storage, environment, assistants, workspace_id }: RunSearchOptions,
   create: (scope: Scope, thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<Run>,
 ): ScopedSearches {
-  /** Returns a run as a row and as an element of a list. Throws `not_found`. */
+  /**
+   * Returns a run as a row and as an element of a list. Throws `not_found` if it does not exist or is not visible. Ignores the
+   * case of the id.
+   */
   async function requireListedRun(scope: Scope, run_id: string): Promise<readonly [RunRow, ListedRun]> {
     const id = run_id.toLowerCase();
     const [run, listed] = await Promise.all([
@@ -140,7 +143,10 @@ export function createRunSearches(
     return [run, listedRun];
   }
 
-  /** Reads a list in batches, because rows with large requests take long to read. */
+  /**
+   * Reads at most `query.limit` runs in batches, because rows with large requests take long to read. Returns the position after
+   * which the next page starts, null at the end. Stops early at a batch that is not full.
+   */
   async function readRuns(scope: Scope, query: RunSearch): ReturnType<typeof storage.searchRuns> {
     const rows: ListedRun[] = [];
     for (let pageQuery = query; ; ) {
@@ -154,7 +160,10 @@ export function createRunSearches(
   }
 
   return {
-    /** Returns a page of runs; empty for an unknown assistant. Throws `invalid` for wrong times or cursors. */
+    /**
+     * Returns a page of runs of all threads, newest first, 50 without a limit; empty for an unknown assistant. `next` is a
+     * cursor, null at the end. Throws `invalid` for wrong times, metadata or cursors.
+     */
     async search(scope, query = {}) {
       const { limit = 50, cursor, assistant_id } = query;
       const search: RunSearch = { ...toRunSearch(query), ...decodeCursor(cursor), limit };
@@ -170,7 +179,7 @@ export function createRunSearches(
 
     /**
      * Returns all details of a run, with its newest checkpoint, webhook delivery and feedback links. The stack of its error is
-     * null for callers with a filter.
+     * null for callers with a filter. Throws `not_found`.
      */
     async inspect(scope, run_id) {
       const [run, listedRun] = await requireListedRun(scope, run_id);
@@ -209,6 +218,10 @@ export function createRunSearches(
       };
     },
 
+    /**
+     * Creates a run with the request of another one, on its thread; a stateless run gets a new one. `authorize` may change
+     * scope, request and origin. Throws `not_found`, and what the creation throws.
+     */
     async rerun(scope, run_id, origin = {}, authorize) {
       const [run] = await requireListedRun(scope, run_id);
       const thread_id = run.stateless ? null : run.thread_id;
@@ -220,8 +233,8 @@ export function createRunSearches(
 }
 
 /**
- * Converts the filters to those of the storage. Throws `invalid` for a malformed time and for metadata that is no text, number,
- * boolean or null.
+ * Converts the filters to those of the storage, with times in milliseconds; undefined ones are omitted. Assistant, limit and
+ * cursor are not converted. Throws `invalid` for a malformed time and for metadata that is no text, number, boolean or null.
  */
 function toRunSearch(query: RunListQuery): Omit<RunSearch, "limit"> {
   const { status, graph_id, thread_id, cron_id, user_id, metadata } = query;
@@ -238,6 +251,10 @@ function toRunSearch(query: RunListQuery): Omit<RunSearch, "limit"> {
   return Object.fromEntries([...fields, ...times]) as Omit<RunSearch, "limit">;
 }
 
+/**
+ * Converts a row. `wait_ms` counts until the start, or without one until the end or now; `duration_ms` until the end or now,
+ * null without a start. Only a pending run has `waiting_for`.
+ */
 function toRunSummary({ run, lease_until, cancel_requested, usage }: ListedRun, now: number): RunSummary {
   const { started_at, ended_at, created_at } = run;
   return {

@@ -56,7 +56,10 @@ interface MinuteCounts {
   readonly durations: number[];
 }
 
-/** Reads the statistics of the last two hours. If there are too many runs, only the newest are counted in the times. */
+/**
+ * Reads runs and returns the statistics of the last hour. If too many runs are active or were created in the last two hours,
+ * only the newest count in the minutes, and `complete` is false.
+ */
 export async function readRunStats(storage: Storage, scope: Scope, now: number): Promise<RunStats> {
   const since = { counted_since: now - HOUR_MS, timed_since: now - 2 * HOUR_MS };
   const { counts, times } = await storage.readRunTimes(scope, { ...since, limit: MAX_TIMED_RUNS + 1 });
@@ -64,8 +67,9 @@ export async function readRunStats(storage: Storage, scope: Scope, now: number):
 }
 
 /**
- * Computes counts, queue length and percentiles of each minute of the last hour. `times` are those of runs created in the last
- * two hours, and of active runs. Ignores delayed runs that are not due yet.
+ * Returns, for each minute of the last hour, counts of runs, the queue length at its end, and percentiles of waits and
+ * durations. `times` are those of runs created in the last two hours, and of active runs. Ignores delayed runs that are not due
+ * yet. `statuses` and `complete` are returned unchanged.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the runs fills all counts
 export function computeRunStats(

@@ -4,6 +4,7 @@ import { nullIfNotFound, ServiceError, STATUS } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import { waitUnlessAborted } from "../handles/abort.ts";
 import { createAgentHandle } from "../handles/handle.ts";
+import { isRefusal } from "../handles/refusals.ts";
 import type { AgentHandles, ReceivedFrame, ReceivedState, RunRequest, RunTransport } from "../handles/transport.ts";
 import type { RunRef } from "../handles/types.ts";
 import type { Json } from "../json.ts";
@@ -12,15 +13,15 @@ import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
 import type { Resources } from "./resources.ts";
 
-/** The HTTP statuses of errors that refuse a run before it is created. */
-const REFUSALS: readonly number[] = [400, 403, 404, 422];
-
 const toRunCreate = (request: RunRequest): RunCreate => request as RunCreate;
 
 const waitForResult = async ({ result, leave }: RunWait, signal: AbortSignal | undefined): Promise<Json> =>
   await waitUnlessAborted(result, signal, leave);
 
-/** Reads the frames of a run until its end. Rejects with the reason of the signal when that aborts. */
+/**
+ * Yields the frames of a run with decoded data until its end, and then leaves the reader. Throws the reason of the signal when
+ * that aborts.
+ */
 async function* readFrames(
   reader: Reader<Frame>,
   signal: AbortSignal | undefined,
@@ -48,12 +49,17 @@ const toRef = ({ run_id, thread_id }: RunRef): RunRef => ({ run_id, thread_id })
  */
 function createServiceTransport({ runs, threads }: Pick<Resources, "runs" | "threads">): RunTransport {
   return {
+    /** Creates a thread and resolves with its id. Rejects with the reason of a signal that has aborted before. */
     async createThread(graph_id, signal) {
       signal?.throwIfAborted();
       return (await threads.create({ metadata: { graph_id } })).thread_id;
     },
     deleteThread: (thread_id) => threads.delete(thread_id),
-    isRefusal: (error) => error instanceof ServiceError && REFUSALS.includes(STATUS[error.code]),
+    isRefusal: (error) => error instanceof ServiceError && isRefusal(STATUS[error.code], error.code),
+    /**
+     * Creates a run and resolves with its ids, without waiting for it. Rejects with the reason of a signal that has aborted
+     * before.
+     */
     async create(thread_id, request, signal) {
       signal?.throwIfAborted();
       return toRef(await runs.create(thread_id, toRunCreate(request)));

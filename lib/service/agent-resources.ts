@@ -10,12 +10,13 @@ export interface AgentResources<Types extends Graphs = Record<string, Untyped>> 
   readonly runs: Resources["runs"] & TypedRuns<Types>;
 }
 
-/** Adds the calls of agents to the resources of a service or of a caller. */
+/** Returns a copy of the resources with the calls of agents added. Their code is loaded with the first call. */
 export function withAgentCalls<Caller extends Resources>(resources: Caller): Caller & AgentResources {
   const handles = createLazyModule<AgentHandles>({ getHandle: true }, async () =>
     (await import("./agent-calls.ts")).createAgentHandles(resources),
   );
   const load = async (name: string): Promise<AgentHandle> => await handles.getHandle(name);
+  /** Returns the handle of an agent whose calls load the code of handles first. Checks nothing. */
   const agent = (name: string): AgentHandle => ({
     run: async (...call) => (await load(name)).run(...call),
     start: async (...call) => (await load(name)).start(...call),
@@ -27,7 +28,10 @@ export function withAgentCalls<Caller extends Resources>(resources: Caller): Cal
   return { ...resources, agent, runs: { ...resources.runs, run } };
 }
 
-/** Returns the frames of a stream that is being opened. */
+/**
+ * Returns the frames of a stream that is still being opened, at once. Iterating them, `run` and `outcome` wait for it, and reject
+ * if it fails.
+ */
 function deferFrames<Frames extends RunFrames>(frames: Promise<Frames>): Frames {
   const run = frames.then((opened) => opened.run);
   // Whoever awaits it gets the rejection too.

@@ -1,4 +1,4 @@
-/** Makes the nouns of a service, and those of its callers, from the table of operations, and counts their open calls. */
+/** Creates the resources of a service, and those of its callers, from the table of operations, and counts their open calls. */
 import { type Authorizer, withFixedScope } from "../auth/authorizer.ts";
 import type { KeepAlive } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
@@ -16,7 +16,10 @@ export interface InFlightCalls {
   stopping: boolean;
   /** True if all calls are refused. */
   closed: boolean;
-  /** A noun whose calls are tracked. `operations`: its rows in the table. */
+  /**
+   * Returns a copy of a resource whose calls are tracked until they settle. `operations` are its rows in the table, which say
+   * which calls create runs.
+   */
   track<Resource extends object>(
     resource: Resource,
     operations?: Readonly<Record<string, { readonly kind: string }>>,
@@ -75,7 +78,7 @@ type NamedOperations = readonly (readonly [name: string, row: Operation<readonly
 
 const listOperations = (operations: object): NamedOperations => Object.entries(operations);
 
-const RESOURCE_OPERATIONS: readonly (readonly [noun: keyof Resources, rows: NamedOperations])[] = (
+const RESOURCE_OPERATIONS: readonly (readonly [resource: keyof Resources, rows: NamedOperations])[] = (
   Object.keys(OPERATIONS) as (keyof Resources)[]
 ).map((resource) => [resource, listOperations(OPERATIONS[resource])]);
 
@@ -96,19 +99,20 @@ export function trackInternalResources(resources: ServiceParts, { track }: InFli
   return { ...Object.fromEntries(tracked), protocol: { ...protocol, command } };
 }
 
+/** Returns the internal method that an operation calls: that of its `internalMethod`, else the method with its name. */
 const getScopedMethod = (
   internalResources: InternalResources,
   resource: string,
   name: string,
-  { internalMethod: of }: NamedOperations[number][1],
+  { internalMethod: getMethod }: NamedOperations[number][1],
 ): ScopedMethod =>
-  of
-    ? of(internalResources)
+  getMethod
+    ? getMethod(internalResources)
     : ((internalResources as unknown as Record<string, Record<string, ScopedMethod>>)[resource]?.[
         name
       ] as ScopedMethod);
 
-/** The nouns of the service itself, with the calls that no handler is asked about. */
+/** The resources of the service itself, with the calls that no handler is asked about. */
 export interface ServiceResources extends Resources {
   readonly feedback: Feedback & FeedbackTokens;
   readonly calls: DurableCalls & DurableCallTokens;
@@ -171,7 +175,7 @@ export const createAuthorizedResources = (internalResources: InternalResources, 
     ]),
   ) as never;
 
-/** The nouns for the caller of a request. Each is made when it is first used: a request needs few. */
+/** The resources for the caller of a request. Each is created when it is first used: a request needs few. */
 class LazyResources {
   readonly internalResources: InternalResources;
   readonly authorizer: Authorizer;
@@ -200,7 +204,7 @@ class LazyResources {
   }
 }
 
-/** Makes the nouns for the caller of a request. */
+/** Creates the resources for the caller of a request. Each is created when it is first used. */
 export const createRequestResources = (
   internalResources: InternalResources,
   authorizer: Authorizer,

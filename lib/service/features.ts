@@ -59,6 +59,7 @@ export interface ServiceFeatures {
   readonly parts: FeatureParts;
 }
 
+/** Creates the features of a service, their combination, and their resources together in one object. Connects nothing. */
 export function createFeatures(context: ServiceContext): ServiceFeatures {
   const list = Object.entries(FEATURES).map(([name, create]) => ({ ...create(context), name: name as FeatureName }));
   return { list, combined: combineFeatures(list), parts: Object.assign({}, ...list.map(({ resources }) => resources)) };

@@ -15,7 +15,7 @@ export interface Operation<Args extends readonly unknown[], Result> {
   readonly kind: Kind;
   /** The only events that the host's handlers are asked about. Empty: every caller may make the call. */
   readonly events: readonly AuthEvent[];
-  /** The call in any scope. Default: the method of the noun that has the name of the operation. */
+  /** The call in any scope. Default: the method of the resource that has the name of the operation. */
   readonly internalMethod?: (internalResources: InternalResources) => ScopedMethod<Args, Result>;
   /** Authorizes the call for one caller. */
   withAuthorization(
@@ -27,7 +27,7 @@ export interface Operation<Args extends readonly unknown[], Result> {
 
 type ScopedMethod<Args extends readonly unknown[], Result> = (scope: Scope, ...args: Args) => Result;
 
-/** The operations of a noun: each method has one. */
+/** The operations of a resource: each method has one. */
 export type ResourceOperations<Resource> = {
   readonly [Name in keyof Resource]: Resource[Name] extends (...args: infer Args) => infer Result
     ? Operation<Args, Result>
@@ -65,7 +65,10 @@ export const defineOperation = <Args extends readonly unknown[], Value extends o
   };
 };
 
-/** Makes an operation whose authorization has more than one step. The compiler refuses a `bind` that asks about other events. */
+/**
+ * Returns an operation whose authorization has more than one step. The compiler refuses a `withAuthorization` that authorizes
+ * other events.
+ */
 export const defineCustomOperation = <Event extends AuthEvent, Args extends readonly unknown[], Result>(
   kind: Kind,
   events: readonly Event[],
@@ -95,7 +98,10 @@ export const querySubject = <Query extends object>(): AuthorizationSubject<reado
   args: (value) => [value as Query],
 });
 
-/** Returns a subject whose value is a patch with the id of the row that it changes. */
+/**
+ * Returns a subject whose value is a patch with the id of the row that it changes. The call uses the patch as the handler leaves
+ * it, and the id as the caller gave it.
+ */
 export const patchSubject = <Patch extends object>(
   name: string,
 ): AuthorizationSubject<readonly [id: string, patch: Patch], object> => ({

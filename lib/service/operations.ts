@@ -244,7 +244,7 @@ export const ROUTE_OPERATIONS: {
 /**
  * Calls that no handler is asked about, and what they check. `token`: a secret that the service has made. `by`: the permissions of the
  * caller that they get. `host`: nothing, because only the host's code can make them. `operations`: what the other operations that
- * they call check. `service`: calls that belong to no noun.
+ * they call check. `service`: calls that belong to no resource.
  */
 export const OPERATIONS_WITHOUT_HANDLERS: {
   readonly feedback: AccessChecks<FeedbackTokens>;

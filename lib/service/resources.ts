@@ -1,4 +1,4 @@
-/** Creates the nouns of a service and the worker that executes its runs, and connects them. */
+/** Creates the resources of a service and the worker that executes its runs, and connects them. */
 import { type Assistants, createAssistants, type InternalAssistants } from "../assistants/mod.ts";
 import { type InternalResource, withFixedScope } from "../auth/authorizer.ts";
 import { type CronLoop, createCronLoop } from "../crons/loop.ts";

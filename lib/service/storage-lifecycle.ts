@@ -16,6 +16,7 @@ export interface OpenStorage {
   /** The host's environment, with the database's clock and the log of the storage health. */
   readonly environment: Environment;
   readonly health: StorageHealth;
+  /** Stops the health checks and the clock. Does not close the storage. */
   stop(): void;
 }
 

@@ -20,8 +20,8 @@ interface StepsContext extends FeatureContext {
 const DUE_CALLS_INTERVAL_MS = 1_000;
 
 /**
- * Creates the feature of durable functions: their resources, a job that continues due calls, and the journals of attempts.
- * Imports the code when a call is due or an event arrives.
+ * Creates the feature of durable functions: their resources, a job that continues due calls, and the journals of attempts. Its
+ * code is imported when a call is due, an event arrives or a journal is opened.
  */
 export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
   const { settings, storage, scope, environment } = context;
@@ -46,14 +46,17 @@ export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
     },
     prepare: (_request, { call_id }: { readonly call_id?: string }): Pick<NewRun, "call_id"> =>
       call_id === undefined ? {} : { call_id },
-    journal: (attempt) => attemptJournal({ ...context, limits }, attempt),
+    journal: (attempt) => createAttemptJournal({ ...context, limits }, attempt),
   };
 }
 
 const createUnsavedJournal = (): UnsavedJournal => ({ entries: [], tokens: [] });
 
-/** Creates the journal of one attempt, which is opened when a durable function asks for it. Saves `drain` what was not stored. */
-function attemptJournal(context: JournalContext, attempt: JournalAttempt): AttemptJournal {
+/**
+ * Creates the journal of one attempt. It reads nothing until a durable function opens it, and collects changes until a save takes
+ * them with `drain`.
+ */
+function createAttemptJournal(context: JournalContext, attempt: JournalAttempt): AttemptJournal {
   let call_id = attempt.claimed.run.call_id ?? null;
   let isOpen = false;
   let isPaused = false;
@@ -82,7 +85,7 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
         suspend(due_at, waiting_for, lastEventSeq) {
           suspension = { due_at, waiting_for, last_event_seq: lastEventSeq };
         },
-        /** Ends the attempt as paused: the call stays open and is due at `due_at`. It is stored with the end of the run. */
+        /** Notes that the call stays open after this run and is due at `due_at`. The end of the run stores it. */
         pause(due_at, lastEventSeq) {
           isPaused = true;
           unsaved.release = { due_at, last_event_seq: lastEventSeq, ended: false };

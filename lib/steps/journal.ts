@@ -163,10 +163,12 @@ class StoredJournal implements ActiveJournal {
 
   /**
    * Reads the events, and again at each signal and interval, because signals can be lost. Calls the listener after each read
-   * until the journal is closed. Rejects if the first read fails; later failures are ignored.
+   * until the journal is closed or `stopListening` is called. Resolves after the first read, and rejects if that fails; later
+   * failures are ignored.
    */
   async listen(listener: () => void): Promise<void> {
     const { bus, environment, attempt, onClose } = this.#options;
+    /** Notes the newest event and calls the listener. Does nothing after `stopListening`. */
     const notify = (): void => {
       if (this.#isFrozen) return;
       this.#notifiedSeq = this.#events.at(-1)?.seq ?? 0;
@@ -204,7 +206,7 @@ class StoredJournal implements ActiveJournal {
     return this.#reading;
   }
 
-  /** Reads new events until nobody has asked for another read meanwhile. */
+  /** Appends the new events to those read before, and reads again while another read was requested meanwhile. */
   async #readAll(): Promise<void> {
     const { storage, scope, attempt } = this.#options;
     const { thread_id } = attempt.claimed.run;
@@ -222,6 +224,7 @@ class StoredJournal implements ActiveJournal {
     const text = JSON.stringify(storedEntry);
     if (entry.kind !== "pause") {
       const size = text.length;
+      /** Throws `JournalFull` with the limit and the setting that changes it. */
       const throwLimit = (limitName: string, limit: number, setting: string): never => {
         throw Object.assign(new Error(`${entry.name}: ${limitName} of at most ${limit}; see ${setting}`), {
           name: "JournalFull",
@@ -247,14 +250,20 @@ class StoredJournal implements ActiveJournal {
     delete unsaved.position;
   }
 
-  /** Stores all entries. Resolves when they are durable. Throws LeaseLost if the run has ended or moved. */
+  /**
+   * Saves all entries and output so far. Resolves when they are durable. Rejects with LeaseLost if the run has ended, was stopped
+   * or has moved.
+   */
   async commit(): Promise<void> {
     const { attempt } = this.#options;
     await attempt.save();
     if (attempt.isOutputEnded()) throw new LeaseLost(this.run_id);
   }
 
-  /** Resolves when the lease is known to be held. Throws LeaseLost if the run has ended or moved. */
+  /**
+   * Renews a lease that ends soon, and resolves when it is held. Rejects with LeaseLost if the run has ended, was stopped or has
+   * moved.
+   */
   async ensureLease(): Promise<void> {
     const { attempt } = this.#options;
     await attempt.ensureLease();
@@ -295,8 +304,8 @@ class StoredJournal implements ActiveJournal {
   }
 
   /**
-   * Pauses the call as an earlier attempt has left it. The run may continue once too often, because the events that
-   * attempt had read without using are not stored.
+   * Pauses the call as an earlier attempt has left it, which is stored with the end of the run. The run may continue once too
+   * often, because the events that attempt had read without using are not stored.
    */
   async restorePause(): Promise<void> {
     const lastEventSeq = Math.max(0, ...this.entries.map(({ event }) => event ?? 0));
@@ -304,8 +313,8 @@ class StoredJournal implements ActiveJournal {
   }
 
   /**
-   * Has the attempt end as suspended, until `due_at` or an event. Throws `TooManySuspended` if the deployment has too many such
-   * runs.
+   * Notes that the attempt ends as suspended, until `due_at` or an event. Stores nothing. Rejects with `TooManySuspended` if the
+   * deployment has too many such runs.
    */
   async suspend(due_at: number | null, waiting_for: readonly WaitingFor[]): Promise<void> {
     const { storage, scope, attempt, limits } = this.#options;

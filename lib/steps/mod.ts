@@ -66,7 +66,10 @@ export function createDurableCalls(
     if (problem !== null) throw new ServiceError("event_misfit", `The event does not fit: ${problem}`);
   }
 
-  /** Stores an event and continues due calls in the background. Returns false if the storage refuses it. */
+  /**
+   * Stores an event, and starts to continue due calls in the background. Resolves to false if the storage refuses the event,
+   * because the call has ended or the wait has one.
+   */
   async function storeEvent(
     call: DurableCallRow,
     name: string,
@@ -105,7 +108,10 @@ export function createDurableCalls(
 
   return {
     resumeDueCalls,
-    /** Sends an event to the newest call of a thread. */
+    /**
+     * Sends an event to the newest call of a thread. Throws `not_found` for an unknown or stateless thread, and what `sendEvent`
+     * throws.
+     */
     async send(scope, thread_id, name, payload) {
       const id = thread_id.toLowerCase();
       const thread = await storage.getThread(scope, id);

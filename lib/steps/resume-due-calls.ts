@@ -82,7 +82,10 @@ export function createDueCallResumer(options: DurableCallOptions): DueCallResume
     return true;
   }
 
-  /** Continues the calls that are due, one after another. Returns how many of them are settled. */
+  /**
+   * Continues at most `MAX_DUE_CALLS` calls that are due, one after another. Resolves with the number of those that are settled;
+   * 0 until the service is created.
+   */
   async function resumeDueCalls(): Promise<number> {
     const dueCalls = options.runs() ? await storage.listDueCalls(scope, environment.now(), MAX_DUE_CALLS) : [];
     let resumedCount = 0;

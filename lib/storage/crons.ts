@@ -77,7 +77,10 @@ export type FireCronResult =
 
 /** The storage operations of crons. */
 export interface CronStorage {
-  /** Creates a cron. Writes nothing if its assistant, or the thread that it names, does not exist. */
+  /**
+   * Creates a cron. Writes nothing if the thread that it names does not exist (`thread_not_found`), or else its assistant does
+   * not.
+   */
   createCron(
     scope: Scope,
     cron: NewCron,
@@ -95,9 +98,14 @@ export interface CronStorage {
    * does not exist or is not visible.
    */
   updateCron(scope: Scope, cron_id: string, next: (cron: CronRow) => CronContent, now: number): Promise<CronRow | null>;
-  /** Deletes a cron. Returns false if there was none. Deleting a thread or an assistant deletes its crons. */
+  /**
+   * Deletes a cron. Returns false if it does not exist or is not visible. Deleting a thread or an assistant deletes its crons.
+   */
   deleteCron(scope: Scope, cron_id: string): Promise<boolean>;
-  /** Reads the enabled crons that match. With `due_by`, those that are due longest come first. */
+  /**
+   * Reads at most `limit` enabled crons: with `due_by` those that are due by then, the longest due first; with `failures` those
+   * with at least so many (and at least one) failures in a row. Ignores the filter of the scope.
+   */
   listEnabledCrons(scope: Scope, query: EnabledCronQuery): Promise<readonly CronRow[]>;
   /**
    * Advances the cron and creates its run as `createRun` does, in one batch. Writes nothing if the cron is not as `fire.expected`

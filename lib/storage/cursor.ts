@@ -25,7 +25,7 @@ export interface CursorQuery {
 
 const invalidCursorError = (): InputError => invalidFieldError("cursor", "must be the `next` of the page before");
 
-/** Parses the cursor of a list; returns an empty object without one. Throws `invalid` for any other text. */
+/** Returns the position of a cursor as `after`; an empty object without a cursor. Throws `invalid` for any other text. */
 export function decodeCursor(cursor: string | undefined): { readonly after?: ListPosition } {
   if (cursor === undefined) return {};
   const [, time, id] = /^(-?\d{1,15})_([\w-]{1,64})$/.exec(cursor) ?? [];

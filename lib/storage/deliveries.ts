@@ -123,7 +123,12 @@ export interface DeliveryStorage {
   /** Claims due deliveries, oldest first. Each claim counts as an attempt. A delivery whose claim has expired is due again. */
   claimDeliveries(scope: Scope, claim: DeliveryClaim): Promise<readonly DeliveryRow[]>;
   /** Records the attempt and its result. Returns false and writes nothing if the claim of the token is lost. */
-  finishDelivery(scope: Scope, token: string, attempt: DeliveryAttempt, result: DeliveryResult): Promise<boolean>;
+  recordDeliveryAttempt(
+    scope: Scope,
+    token: string,
+    attempt: DeliveryAttempt,
+    result: DeliveryResult,
+  ): Promise<boolean>;
   /** Reads when the next unclaimed delivery is due. Returns null if none is pending. */
   getNextDeliveryTime(scope: Scope): Promise<number | null>;
   /** Reads deliveries, newest first. */
@@ -150,6 +155,9 @@ export interface PushStorage {
   listPushes(scope: Scope, task_id: string): Promise<readonly PushRow[]>;
   /** Deletes a push configuration. Has no effect if there is none. */
   removePush(scope: Scope, key: PushKey & Pick<PushRow, "config_id">): Promise<void>;
-  /** Adds a notification to the outbox that a task was cancelled which waited for a resume value. A second call has no effect. */
+  /**
+   * Adds a notification for each push configuration of a task to the outbox: the task was cancelled while it waited for a
+   * resume value. A second call has no effect.
+   */
   notifyCancelled(scope: Scope, key: PushKey, now: number): Promise<void>;
 }

@@ -30,8 +30,9 @@ export interface EventBus {
 }
 
 /**
- * Creates the bus of a process. Listeners here are called in a later tick, once for each id; other processes get a signal at
- * once. Each id is sent as `<id>@<origin>`, so that a process ignores its own signals.
+ * Creates the bus of a process. A change that is published calls the listeners here in a later tick, once for each id; other
+ * processes get a signal at once. Each id is sent as `<id>@<origin>`, so that a process ignores its own signals. It receives
+ * signals after `connect`.
  */
 export function createEventBus(
   signals: Signals | undefined,
@@ -44,8 +45,8 @@ export function createEventBus(
   let disconnect = (): void => {};
 
   /**
-   * Calls the listeners of this id, and those of all ids of the kind. A listener that throws keeps the following ones from being
-   * called.
+   * Calls the listeners of all ids of the kind, and then those of this id. A listener that throws keeps the following ones from
+   * being called.
    */
   function notify(kind: SignalKind, id: string, from: ChangeOrigin): void {
     const kindListeners = listeners.get(kind);
@@ -61,14 +62,17 @@ export function createEventBus(
     for (const [kind, ids] of all) for (const id of ids) notify(kind, id, "here");
   }
 
-  /** Notifies listeners of a signal of another process. Ignores those that this process has sent. */
+  /**
+   * Notifies listeners of a signal of another process. Ignores signals that this process has sent. An id without an origin
+   * counts as one of another process.
+   */
   function onSignal(kind: SignalKind, tagged: string): void {
     const at = tagged.lastIndexOf("@");
     if (at < 0) notify(kind, tagged, "elsewhere");
     else if (tagged.slice(at + 1) !== origin) notify(kind, tagged.slice(0, at), "elsewhere");
   }
 
-  /** Calls all listeners without an id, because changes may have been missed: they must read everything again. */
+  /** Calls all listeners of all kinds without an id, because changes may have been missed: they must read everything again. */
   function notifyAll(): void {
     const all = [...listeners.values()]
       .flatMap((kindListeners) => [...kindListeners.values()])
@@ -107,11 +111,16 @@ export function createEventBus(
 }
 
 /**
- * Returns a proxy of the storage: each successful operation publishes its changes on the bus. Other methods are bound and cached.
+ * Returns a proxy of the storage, where each operation that changed something publishes that on the bus once it has succeeded.
+ * Other methods are bound to the storage and kept; other members are read from it.
  */
 export function publishChanges(storage: Storage, bus: EventBus): Storage {
   const members = new Map<PropertyKey, unknown>(Object.entries(createPublishingOperations(storage, bus)));
   return new Proxy(storage, {
+    /**
+     * Returns the publishing operation with this name, else the member of the storage; a method bound to it, the same one each
+     * time.
+     */
     get(target, name) {
       if (members.has(name)) return members.get(name);
       const value: unknown = Reflect.get(target, name, target);
@@ -124,14 +133,14 @@ export function publishChanges(storage: Storage, bus: EventBus): Storage {
 }
 
 /**
- * Returns the operations that publish changes. An attempt emits its output to the readers of this process itself, and a worker
- * claims its next runs itself, so these changes are sent to other processes only.
+ * Returns the operations that publish changes and return the result of the storage. An attempt emits its output to the readers
+ * of this process itself, and a worker claims its next runs itself, so these changes are sent to other processes only.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createPublishingOperations(storage: Storage, { publish }: EventBus): Partial<Storage> {
   /**
-   * Publishes a created run and those that it stopped. It publishes no `work`: the worker that creates the run does so if it has
-   * no slot for it.
+   * Publishes the thread of a created run, the runs that it stopped, and `deliveries` if one of them ended. It publishes no
+   * `work`: the worker that creates the run does so if it has no slot for it.
    */
   function publishCreated(deployment: string, { run, stopped }: CreatedRun): void {
     publish("thread", run.thread_id);
@@ -140,13 +149,13 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
   }
 
   return {
-    /** Also publishes the created run and the runs that it stopped. */
+    /** Publishes the thread of a created run and the runs that it stopped. Returns the result of the storage. */
     async createRun(scope, request) {
       const result = await storage.createRun(scope, request);
       if (result.kind === "created") publishCreated(scope.deployment, result);
       return result;
     },
-    /** Also publishes all created runs. */
+    /** Publishes the threads of all created runs. Returns the result of the storage. */
     async createRuns(scope, requests) {
       const result = await storage.createRuns(scope, requests);
       if (result.kind === "created") {
@@ -154,12 +163,16 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       }
       return result;
     },
-    /** Also publishes the created run. */
+    /** Publishes the thread of a run that the cron created, and the runs that it stopped. Returns the result of the storage. */
     async fireCron(scope, fire) {
       const result = await storage.fireCron(scope, fire);
       if (result.kind === "fired") publishCreated(scope.deployment, result.created);
       return result;
     },
+    /**
+     * Publishes the stopped runs, their threads and `work`, and `deliveries` if one of them ended. Publishes nothing if none
+     * was stopped. Returns the stopped runs.
+     */
     // biome-ignore lint/complexity/useMaxParams: the operation of Storage has these parameters
     async stopRuns(scope, target, action, now, reason) {
       const stopped = await storage.stopRuns(scope, target, action, now, reason);
@@ -181,14 +194,14 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       }
       return result;
     },
-    /** Also publishes the change of the thread, because its metadata decides who sees it. */
+    /** Publishes the thread if it exists, because its metadata decides who sees it. Returns the result of the storage. */
     async updateThread(scope, thread_id, next, now) {
       const updated = await storage.updateThread(scope, thread_id, next, now);
       // Its metadata decides who sees it.
       if (updated) publish("thread", thread_id);
       return updated;
     },
-    /** Also publishes the change of the thread, and `work`, because its lock is gone. */
+    /** Publishes a deleted thread, and `work`, because its lock is gone. Returns the result of the storage. */
     async deleteThread(scope, thread_id) {
       const deleted = await storage.deleteThread(scope, thread_id);
       if (deleted) {
@@ -198,13 +211,16 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       }
       return deleted;
     },
-    /** Also publishes the change of each pruned thread. */
+    /** Publishes each pruned thread. Returns their ids. */
     async pruneThreads(scope, target, now) {
       const pruned = await storage.pruneThreads(scope, target, now);
       for (const thread_id of pruned) publish("thread", thread_id);
       return pruned;
     },
-    /** Also tells other processes of frames and events, if the lease was not lost. This process knows them already. */
+    /**
+     * Publishes stored frames and events to other processes, if the lease was not lost. This process has emitted them already.
+     * Returns the result of the storage.
+     */
     async saveProgress(scope, lease, progress, now) {
       const saved = await storage.saveProgress(scope, lease, progress, now);
       if (saved && progress.frames) publish("run", lease.run_id, "elsewhere");
@@ -212,8 +228,8 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       return saved;
     },
     /**
-     * Also publishes the end of the run and the change of the thread; to other processes also due deliveries and runs that may
-     * wait.
+     * Publishes the thread of an ended run; to other processes also the run, `deliveries` if it may have any, and `work` if
+     * other runs may wait. Publishes nothing if the lease was lost. Returns the result of the storage.
      */
     async finishRun(scope, lease, finish) {
       const result = await storage.finishRun(scope, lease, finish);
@@ -226,13 +242,16 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       if (finish.has_waiting_runs && mayLeaveRuns) publish("work", scope.deployment, "elsewhere");
       return result;
     },
-    /** Also publishes `work`, so that a worker claims the run. */
+    /** Publishes `work` unless the lease was lost, so that a worker claims the run. Returns the result of the storage. */
     async requeueRun(scope, lease, now, trace) {
       const requeued = await storage.requeueRun(scope, lease, now, trace);
       if (requeued) publish("work", scope.deployment);
       return requeued;
     },
-    /** Also tells other processes of frames and events, and publishes `work` if the run is due already. */
+    /**
+     * Publishes stored frames and events to other processes, and `work` if the run is due already. Publishes nothing if the
+     * lease was lost. Returns the result of the storage.
+     */
     async suspendRun(scope, lease, suspension, now) {
       const suspended = await storage.suspendRun(scope, lease, suspension, now);
       if (suspended && suspension.progress.frames) publish("run", lease.run_id, "elsewhere");
@@ -240,7 +259,9 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       if (suspended && suspended.due_at <= now) publish("work", scope.deployment);
       return suspended;
     },
-    /** Also publishes the change of the thread, and `work`, because the event makes a run due. */
+    /**
+     * Publishes the thread of a stored event, and `work`, because the event makes a run due. Returns the result of the storage.
+     */
     async addCallEvent(scope, to, event, now) {
       const stored = await storage.addCallEvent(scope, to, event, now);
       if (stored) {
@@ -249,18 +270,18 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       }
       return stored;
     },
-    /** Also publishes `work`, because runs may wait for the thread. */
+    /** Publishes `work`, even if there was no lock, because runs may wait for the thread. */
     async releaseThreadLock(scope, lease) {
       await storage.releaseThreadLock(scope, lease);
       publish("work", scope.deployment);
     },
-    /** Also publishes the due delivery. */
+    /** Publishes `deliveries` if the delivery is due now. Returns the result of the storage. */
     async redeliver(scope, delivery_id, now) {
       const isDue = await storage.redeliver(scope, delivery_id, now);
       if (isDue) publish("deliveries", scope.deployment);
       return isDue;
     },
-    /** Also publishes the due delivery. */
+    /** Publishes `deliveries`, even if the task has no push configuration. */
     async notifyCancelled(scope, key, now) {
       await storage.notifyCancelled(scope, key, now);
       publish("deliveries", scope.deployment);

@@ -1,4 +1,4 @@
-/** The storage operations of store items, and the comparison of their values and vectors. */
+/** The storage operations of store items, and the comparison of their values. */
 import { type Json, type JsonObject, sameJson } from "../json.ts";
 import type { Page, Scope } from "./rows.ts";
 
@@ -75,19 +75,25 @@ export interface ItemStorage {
     options: { readonly refresh: boolean },
     now: number,
   ): Promise<ItemRow | null>;
-  /** Reads matching items, last written first, or with `query_vector` the most similar first, each with its `score`. */
+  /**
+   * Reads a page of matching items, last written first, or with `query_vector` the most similar first, each with its `score`.
+   * `refresh` restarts their time to live.
+   */
   searchItems(
     scope: Scope,
     query: ItemQuery & Page,
     now: number,
   ): Promise<readonly (ItemRow & { readonly score?: number })[]>;
-  /** Reads matching namespaces, sorted. */
+  /**
+   * Reads a page of matching namespaces, sorted, each once and cut to `max_depth`. With a filter, only those with a visible
+   * item.
+   */
   listNamespaces(scope: Scope, query: NamespaceQuery & Page, now: number): Promise<readonly (readonly string[])[]>;
 }
 
 /**
- * Returns true if all conditions hold, as in the stores of LangGraph: an absent member equals nothing, and values are ordered as
- * numbers, so others match no order.
+ * Returns true if all conditions hold, also without any. As in the stores of LangGraph, an absent member equals nothing, and
+ * values are ordered as numbers, so others match no order.
  */
 export function matchesConditions(value: JsonObject, conditions: readonly ItemCondition[]): boolean {
   return conditions.every(([member, operator, operand]) => {
@@ -115,24 +121,3 @@ function toNumber(value: unknown): number {
     return Number.NaN;
   }
 }
-
-/**
- * Returns the highest cosine similarity of the vectors to the query, from -1 to 1, or null if no vector has its length. A zero
- * vector has the similarity 0.
- */
-export function maxCosineSimilarity(vectors: readonly Vector[], query_vector: Vector): number | null {
-  const norm = vectorNorm(query_vector);
-  let highest: number | null = null;
-  for (const vector of vectors) {
-    // Made for another index.
-    if (vector.length !== query_vector.length) continue;
-    const normProduct = norm * vectorNorm(vector);
-    const dot = vector.reduce((sum, number, index) => sum + number * (query_vector[index] as number), 0);
-    const ratio = dot / normProduct;
-    const cosine = Number.isFinite(ratio) ? Math.min(1, Math.max(-1, ratio)) : 0;
-    if (highest === null || cosine > highest) highest = cosine;
-  }
-  return highest;
-}
-
-const vectorNorm = (vector: Vector): number => Math.sqrt(vector.reduce((sum, number) => sum + number * number, 0));

@@ -72,7 +72,10 @@ export interface Storage
    * releases all thread locks and ends the webhook claims of the dead process. Repeated calls are cheap.
    */
   becomeWorker(now: number): Promise<boolean>;
-  /** Writes a test row, with as many bytes as the last failed batch had. Rejects if the write fails. */
+  /**
+   * Writes a test row, and after a failed batch as many bytes as that had. Success clears the failure. Rejects if a write
+   * fails, and while the file is damaged.
+   */
   probe(now: number): Promise<void>;
   /**
    * Returns why calls fail since one of them found a full disk or a damaged or unwritable file, until a `probe` succeeds; else

@@ -345,8 +345,11 @@ export interface RunStorage {
    */
   createRun(scope: Scope, request: CreateRun): Promise<CreateRunResult>;
   /** Finds the run that an idempotency key created, as in the result `repeated`. Returns null for an unused key. */
-  findRepeatedRun(scope: Scope, key: IdempotencyKey): Promise<Pick<RepeatedRun, "run" | "same_body"> | null>;
-  /** Creates all of these runs or none, each as `createRun` does. None may stop another run. */
+  findFirstRunByKey(scope: Scope, key: IdempotencyKey): Promise<Pick<RepeatedRun, "run" | "same_body"> | null>;
+  /**
+   * Creates all of these runs or none, each as `createRun` does. Returns the earlier runs if all idempotency keys were used
+   * before, else the first refusal. None of the runs may stop another run.
+   */
   createRuns(scope: Scope, requests: readonly CreateRun[]): Promise<CreateRunsResult>;
   /**
    * Requeues runs whose lease has expired, then leases the oldest due run of the thread that is due longest, and takes the lock of
@@ -401,8 +404,8 @@ export interface RunStorage {
   /** Reads a run. Returns null if it does not exist or its thread is not visible. */
   getRun(scope: Scope, run_id: string): Promise<RunRow | null>;
   /**
-   * Reads the runs of a thread, newest first, or with `above` oldest first. Returns no rows if the thread does not exist or is not
-   * visible.
+   * Reads a page of the runs of a thread, newest first, or with `above` oldest first, with `status` only those with this
+   * status. Returns no rows if the thread does not exist or is not visible.
    */
   listRuns(scope: Scope, thread_id: string, query: RunQuery & Page): Promise<readonly RunRow[]>;
   /**
@@ -426,7 +429,10 @@ export interface RunStorage {
   deleteRun(scope: Scope, thread_id: string, run_id: string, now: number): Promise<"deleted" | "running" | "not_found">;
   /** Reads the first stored frames with ids above `after`, in order, a bounded number per call. Returns none at the end. */
   readFrames(scope: Scope, run_id: string, after: number): Promise<readonly StoredFrame[]>;
-  /** Counts the active runs of the deployment. */
+  /**
+   * Counts the active runs of the deployment by status, pending ones that are not due as `scheduled`. Also returns since when
+   * the oldest pending run is due, null without one.
+   */
   countActiveRuns(scope: Scope, now: number): Promise<RunActivity>;
   /** Deletes rows whose retention has expired. Returns the number of rows that it handled; call it again until that is 0. */
   deleteExpired(scope: Scope, terms: RetentionLimits): Promise<number>;

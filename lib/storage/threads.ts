@@ -84,12 +84,12 @@ export interface ThreadStorage {
 }
 
 /**
- * The threads to prune: these ids, or at most `expired` threads whose TTL has expired, each by its own strategy. Call again until
+ * The threads to prune: these ids, or at most `max_expired` threads whose TTL has expired, each by its own strategy. Call again until
  * none are pruned.
  */
 export type PruneTarget =
   | { readonly thread_ids: readonly string[]; readonly strategy: PruneStrategy }
-  | { readonly expired: number };
+  | { readonly max_expired: number };
 
 /** The storage operations that change the states of threads without a run: updates, copies and pruning. */
 export interface StateStorage {
@@ -154,7 +154,7 @@ export interface EventStorage {
     thread_id: string,
     query: { readonly after: number; readonly methods?: ReadonlySet<EventMethod> },
   ): Promise<EventPage>;
-  /** Reads the `seq` of the newest event; 0 if there is none. */
+  /** Reads the `seq` of the newest event that `readEvents` would return; 0 if there is none. */
   getLastEventSeq(scope: Scope, thread_id: string): Promise<number>;
   /** Makes the runs of the thread record events of all methods. Idempotent. Returns false if there is no such visible thread. */
   recordAllEvents(scope: Scope, thread_id: string): Promise<boolean>;

@@ -48,8 +48,14 @@ export interface UsageStorage {
   getTrace(run_id: string): Promise<TraceRow | null>;
   /** Adds to the reported usage of a run. Has no effect if the run has no trace. Not idempotent. */
   addTraceUsage(run_id: string, usage: TraceUsage): Promise<void>;
-  /** Counts traces: by bucket, then by dimension in code point order with null last. Buckets without traces are omitted. */
+  /**
+   * Counts traces, with `tokens` also their tokens and cost: by bucket, then by dimension in code point order with null last.
+   * Buckets without traces are omitted.
+   */
   countUsage(query: UsageQuery): Promise<readonly UsageRow[]>;
-  /** Adds up the traces of the closed hours that start before `before`, at most one day per call. Returns false if none remain. */
+  /**
+   * Adds up the traces of the closed hours that start before `before`, at most one day per call. Returns true if hours remain,
+   * so call it again.
+   */
   sealUsage(before: number): Promise<boolean>;
 }

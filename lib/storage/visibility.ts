@@ -21,13 +21,16 @@ export interface Visibility {
 /** The visibility without a filter. */
 export const NO_FILTER: Visibility = {};
 
-/** Returns a filter that permits the rows that both filters permit. */
+/** Returns the filter of the rows that both filters permit, as a member `filter`, which is absent if neither has conditions. */
 function intersectFilters(first: Visibility, second: Visibility): Visibility {
   const filter = [...(first.filter ?? []), ...(second.filter ?? [])];
   return filter.length > 0 ? { filter } : NO_FILTER;
 }
 
-/** Returns true if the filter permits a row with this metadata. */
+/**
+ * Returns true if the filter permits a row with this metadata, always without a filter. Values are compared as they are;
+ * `contains` needs a list with all of its items.
+ */
 export function matchesFilter(filter: Filter | undefined, metadata: JsonObject): boolean {
   return (filter ?? []).every((condition) => {
     const member: Json | undefined = Object.hasOwn(metadata, condition.key) ? metadata[condition.key] : undefined;
@@ -66,7 +69,10 @@ const isScalar = (value: unknown): value is Scalar =>
 const isPlainObject = (value: unknown): value is JsonObject =>
   isObject(value) && [null, Object.prototype].includes(Object.getPrototypeOf(value));
 
-/** Returns the conditions on one key, or null if a part of `test` is not supported or has no operators. */
+/**
+ * Returns the conditions on one key: that of a scalar, or those of `$eq` and `$contains`. Returns null if a part of `test` is
+ * not supported or it has no operators.
+ */
 function parseConditions(key: string, test: unknown): readonly Condition[] | null {
   if (isScalar(test)) return [{ key, equals: test }];
   const operators = isPlainObject(test) ? Object.entries(test) : [];
@@ -96,7 +102,7 @@ export function readFilter(input: unknown): Filter | null {
   return conditions;
 }
 
-/** Returns the metadata that satisfies the equalities of the filter. */
+/** Returns an object with the values that the filter requires by equality. Other conditions are ignored. */
 export function toOwnerMetadata(filter: Filter): JsonObject {
   return Object.fromEntries(
     filter.flatMap((condition) => ("equals" in condition ? [[condition.key, condition.equals]] : [])),

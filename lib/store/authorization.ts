@@ -12,7 +12,10 @@ interface InternalResources {
 
 type StoreKey = Pick<StorePut, "namespace" | "key">;
 
-/** Authorizes one item to be written. The handler may change it; the result has its changes. */
+/**
+ * Authorizes one item to be written. Returns the item with the changes of the handler, which sees null for a missing `index`,
+ * and the scope. A null `index` is absent in the result.
+ */
 async function authorizePutValue(
   { authorize }: Authorizer<"store:put">,
   { namespace, key, value, index, ttl }: StorePut,
@@ -29,8 +32,8 @@ const authorizeDeleteKey = (
 ): Promise<AuthorizedCall<StoreKey>> => authorize("store:delete", { namespace, key });
 
 /**
- * Returns `get`. A custom handler may change namespace and key. With a filter it throws `not_found` for a missing item, which
- * otherwise gives null, because a missing item and an excluded one must give the same response.
+ * Returns `get`, which authorizes the read. A custom handler may change namespace and key. With a filter it throws `not_found`
+ * for a missing item, which otherwise gives null, because a missing item and an excluded one must give the same response.
  */
 export const authorizeGetItem =
   ({ authorize }: Authorizer<"store:get">, { store }: InternalResources): Store["get"] =>
@@ -42,7 +45,7 @@ export const authorizeGetItem =
     return item;
   };
 
-/** Returns `put`. A custom handler may change the item and its address. */
+/** Returns `put`, which authorizes the item and stores it. A custom handler may change the item and its address. */
 export const authorizePutItem =
   (authorizer: Authorizer<"store:put">, { store }: InternalResources): Store["put"] =>
   async (namespace, key, value, options) => {
@@ -57,7 +60,10 @@ export const authorizePutItem =
     );
   };
 
-/** Returns `putMany`, which authorizes each item. The filters of all items apply to each of them. */
+/**
+ * Returns `putMany`, which authorizes each item, those with the value null as deletions, before it stores any. The filters of
+ * all items apply to each of them. Custom handlers may change items. An empty list does nothing.
+ */
 export const authorizePutItems =
   (authorizer: Authorizer<"store:put" | "store:delete">, { store }: InternalResources): Store["putMany"] =>
   async (items) => {
@@ -73,7 +79,9 @@ export const authorizePutItems =
     if (scope) await store.putMany(scope, authorizedItems);
   };
 
-/** Returns `search`. Custom handlers get the query with its defaults and may change all but `refresh_ttl`. */
+/**
+ * Returns `search`, which authorizes the query. Custom handlers get it with its defaults and may change all but `refresh_ttl`.
+ */
 export const authorizeSearchItems =
   ({ authorize }: Authorizer<"store:search">, { store }: InternalResources): Store["search"] =>
   async (prefix, { refresh_ttl, ...query } = {}) => {
@@ -83,7 +91,7 @@ export const authorizeSearchItems =
     return await store.search(scope, namespace, omitNullish({ filter, query: text, limit, offset, refresh_ttl }));
   };
 
-/** Returns `namespaces`. Custom handlers get the query with its defaults and may change it. */
+/** Returns `namespaces`, which authorizes the query. Custom handlers get it with its defaults and may change it. */
 export const authorizeListNamespaces =
   ({ authorize }: Authorizer<"store:list_namespaces">, { store }: InternalResources): Store["namespaces"] =>
   async ({ prefix = [], ...query } = {}) => {
@@ -95,6 +103,7 @@ export const authorizeListNamespaces =
 
 type WithoutNullish<Fields> = { readonly [Key in keyof Fields]?: NonNullable<Fields[Key]> };
 
+/** Returns a copy without members that are null or undefined. */
 const omitNullish = <Fields extends object>(fields: Fields): WithoutNullish<Fields> =>
   Object.fromEntries(
     Object.entries(fields).filter(([, value]) => value !== null && value !== undefined),

@@ -55,7 +55,10 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
   const defaultTtl = parseTtlMinutes(ttl.default_ttl) ?? null;
   const shouldRefresh = (refresh: boolean | null | undefined): boolean => refresh ?? ttl.refresh_on_read ?? true;
 
-  /** Returns the texts of a new item to embed; none without an index or with `index: false`. */
+  /**
+   * Returns the texts of a new item to embed: at the paths of its `index`, else of the store's, else the whole value. Returns
+   * none without an index of the store or with `index: false`. Throws `invalid` for a wrong `index`.
+   */
   function collectItemTexts(item: StorePut, value: JsonObject): readonly string[] {
     const fields = parseIndex(item.index) ?? index?.fields ?? ["$"];
     return index && fields !== false ? fields.flatMap((field) => readTextsAtPath(value, field)) : [];
@@ -100,7 +103,10 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
     if (result === "hidden" && writes.some(({ value }) => value !== null)) throw forbiddenItemError();
   }
 
-  /** Returns the query as a vector, or undefined without a query. Throws `search_not_configured`. */
+  /**
+   * Returns the query as a vector; undefined without a query and for an empty one. Throws `search_not_configured` without an
+   * index, and what `embed` throws.
+   */
   async function embedQuery(query: string | undefined): Promise<Vector | undefined> {
     if (query === undefined || query === "") return undefined;
     if (!index) throw new ServiceError("search_not_configured", "Semantic search is not configured");
@@ -108,13 +114,17 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
   }
 
   return {
-    /** Returns an item or null, and extends its time to live if reads do that. Throws `invalid`. */
+    /**
+     * Returns an item, or null if it does not exist or is not visible. Restarts its time to live, unless the options or the
+     * store turn that off. Throws `invalid`.
+     */
     async get(scope, namespace, key, options = {}) {
       const labels = validateLabels("namespace", namespace, 1);
       const refresh = shouldRefresh(options.refresh_ttl);
       const row = await storage.getItem(scope, labels, validateKey(key), { refresh }, environment.now());
       return row && toItem(row);
     },
+    /** Stores or replaces one item, as `putMany` does. Throws `invalid` for the value null, which would delete. */
     // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
     async put(scope, namespace, key, value, options = {}) {
       if (value === null) throw invalidFieldError("value", "must be an object");
@@ -123,7 +133,8 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
     putMany,
     delete: (scope, namespace, key) => putMany(scope, [{ namespace, key, value: null }]),
     /**
-     * Returns items, with a score if the query has text, and extends their time to live if reads do that. Throws `invalid` or
+     * Returns a page of items (10 by default), last written first, or with a text in the query the most similar first, with
+     * their scores. Restarts their time to live, unless the query or the store turn that off. Throws `invalid` or
      * `search_not_configured`.
      */
     async search(scope, namespace_prefix, query = {}) {
@@ -141,7 +152,10 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
       );
       return rows.map((row) => (row.score === undefined ? toItem(row) : { ...toItem(row), score: row.score }));
     },
-    /** Returns the namespaces that have items, 100 by default; empty if none match. Throws `invalid`. */
+    /**
+     * Returns the namespaces that have items, in order, 100 by default, each once and cut to `max_depth`; empty if none match.
+     * Throws `invalid`.
+     */
     async namespaces(scope, query = {}) {
       const prefix = validateLabels("prefix", query.prefix ?? [], 0);
       const suffix = validateLabels("suffix", query.suffix ?? [], 0);
@@ -177,8 +191,9 @@ export interface StoreIndex {
 }
 
 /**
- * Returns the texts at a path in LangGraph's syntax: `a.b`, `list[0]`, `list[-1]`, `list[*].text`, `*` for all members, `{a,b.c}` for
- * several, `$` for the whole value. Lists and objects become JSON. A path to a missing value has no text.
+ * Returns the texts at a path in LangGraph's syntax: `a.b`, `list[0]`, `list[-1]`, `list[*].text`, `*` for all members,
+ * `{a,b.c}` for several, `$` or an empty path for the whole value. Lists and objects become JSON, numbers and booleans text. A
+ * path to null or a missing value has no text.
  */
 export function readTextsAtPath(value: JsonObject, path: string): readonly string[] {
   if (path === "" || path === "$") return [jsonText(value)];
@@ -188,7 +203,10 @@ export function readTextsAtPath(value: JsonObject, path: string): readonly strin
 /** Splits a path into names, `[...]` and `{...}`. */
 const splitPath = (path: string): readonly string[] => path.match(/\[[^\]]*\]?|\{[^}]*\}?|[^.[{]+/g) ?? [];
 
-/** Returns the texts at a path: members, `[index]`, `[*]`, `*` and `{a,b}`. An empty list if the path leads nowhere. */
+/**
+ * Returns the texts at the steps of a path: members, `[index]`, `[*]`, `*` and `{a,b}`. Returns an empty list if the path leads
+ * nowhere.
+ */
 function collectTexts(value: Json | undefined, steps: readonly string[]): readonly string[] {
   const [step, ...nextSteps] = steps;
   if (step === undefined) return toTexts(value);
@@ -210,7 +228,10 @@ function collectTexts(value: Json | undefined, steps: readonly string[]): readon
   return isObject(value) && Object.hasOwn(value, step) ? collectTexts(value[step], nextSteps) : [];
 }
 
-/** Returns the text of a value to embed, as a list; empty for null and undefined. */
+/**
+ * Returns a list with the text of a value to embed, which is JSON for an object or a list; an empty list for null and
+ * undefined.
+ */
 function toTexts(value: Json | undefined): readonly string[] {
   if (value === undefined || value === null) return [];
   return [typeof value === "object" ? jsonText(value) : String(value)];
@@ -218,7 +239,10 @@ function toTexts(value: Json | undefined): readonly string[] {
 
 const jsonText = (value: Json): string => JSON.stringify(value, null, 2);
 
-/** Embeds the texts, equal texts once. Throws if the embedder does not return one vector per text. */
+/**
+ * Returns a vector for each text, in order. Embeds equal texts once, and calls no embedder without texts. Throws if the
+ * embedder does not return one valid vector per text.
+ */
 async function embed(index: StoreIndex, texts: readonly string[]): Promise<readonly Vector[]> {
   const unique = [...new Set(texts)];
   if (unique.length === 0) return [];
@@ -230,7 +254,10 @@ async function embed(index: StoreIndex, texts: readonly string[]): Promise<reado
   return texts.map((text) => vectors.get(text) as Vector);
 }
 
-/** Returns a vector of the embedder as a list. Throws for another length and for numbers that are not finite. */
+/**
+ * Returns a vector of the embedder as a new list. Throws an Error if it is no list or typed array of the length `dims`, or has
+ * a number that is not finite.
+ */
 function validateVector(value: unknown, dims: number): Vector {
   const vector = Array.isArray(value) || ArrayBuffer.isView(value) ? Array.from(value as ArrayLike<unknown>) : [];
   if (vector.length !== dims) throw new Error(`store.index.embed: must return vectors of length ${dims}`);

@@ -20,7 +20,10 @@ const MINUTE_MS = 60_000;
 /** The first label that LangGraph reserves. */
 const RESERVED = "langgraph";
 
-/** Validates a namespace, or with `min` 0 a prefix or suffix of one. Throws `invalid`. */
+/**
+ * Returns the labels of a namespace unchanged. With `min` 0 they may be empty, as in a prefix or suffix. Throws `invalid`,
+ * which names the field, for other values, too many labels, and a label that is no name or has a dot.
+ */
 export function validateLabels(field: string, labels: unknown, min: 0 | 1): readonly string[] {
   if (!Array.isArray(labels)) throw invalidFieldError(field, "must be a list of labels");
   const { length } = labels;
@@ -50,7 +53,7 @@ function validateName(field: string, name: unknown): void {
   if (!isStorable(name)) throw invalidFieldError(field, NOT_STORABLE);
 }
 
-/** Validates a namespace to write to, which must not be reserved. Throws `invalid`. */
+/** Returns the labels of a namespace to write to. Throws `invalid` if they are no namespace or the first label is reserved. */
 export function validateWritableNamespace(namespace: unknown): readonly string[] {
   const labels = validateLabels("namespace", namespace, 1);
   if (labels[0] === RESERVED) throw invalidFieldError("namespace.0", `${RESERVED} is reserved as the first label`);
@@ -87,12 +90,16 @@ function refuseNonFinite(_key: string, value: unknown): unknown {
   return value;
 }
 
+/** Returns true if the text has more than `bytes` bytes in UTF-8. Encodes it only if its length does not decide. */
 function hasMoreBytes(text: string, bytes: number): boolean {
   if (text.length > bytes) return true;
   return text.length * 3 > bytes && new TextEncoder().encode(text).length > bytes;
 }
 
-/** Converts minutes to milliseconds. Returns null for items that never expire, undefined for the default. Throws `invalid`. */
+/**
+ * Converts minutes to milliseconds, at least 1. Returns null (an item that never expires) and undefined (the default)
+ * unchanged. Throws `invalid` for other values, 0 and too many minutes.
+ */
 export function parseTtlMinutes(minutes: unknown): number | null | undefined {
   if (minutes === undefined || minutes === null) return minutes;
   if (typeof minutes !== "number" || !(minutes > 0 && minutes <= MAX_TTL_MINUTES)) {
@@ -101,7 +108,10 @@ export function parseTtlMinutes(minutes: unknown): number | null | undefined {
   return Math.max(1, Math.round(minutes * MINUTE_MS));
 }
 
-/** Validates the `index` of an item. Returns undefined for the fields of the store's index. Throws `invalid`. */
+/**
+ * Validates the `index` of an item: false or a list of paths, returned unchanged. Returns undefined, for the paths of the
+ * store's index, if it is null or undefined. Throws `invalid`.
+ */
 export function parseIndex(index: unknown): false | readonly string[] | undefined {
   if (index === undefined || index === null) return undefined;
   if (index === false) return false;
@@ -111,7 +121,10 @@ export function parseIndex(index: unknown): false | readonly string[] | undefine
   return index as readonly string[];
 }
 
-/** Validates an integer within bounds. Returns `fallback` for undefined and null. Throws `invalid`. */
+/**
+ * Returns an integer within bounds, or `fallback` for undefined and null. Throws `invalid`, which names the field, for other
+ * values.
+ */
 export function validateInteger<Fallback>(
   field: string,
   value: unknown,
@@ -126,7 +139,7 @@ export function validateInteger<Fallback>(
   );
 }
 
-/** Validates an optional string. Returns undefined for null. Throws `invalid`. */
+/** Returns a string, which may be empty, or undefined for undefined and null. Throws `invalid` for other values. */
 export function validateText(field: string, value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value !== "string") throw invalidFieldError(field, "must be a string");
@@ -143,8 +156,8 @@ const OPERATORS: ReadonlyMap<string, ItemCondition[1]> = new Map([
 ]);
 
 /**
- * Parses `{member: value}` and `{member: {$gt: 1, ...}}`. Operators are allowed only there; an object with one operator may
- * not have other keys. Throws `invalid`.
+ * Returns the conditions of a filter: `{member: value}` and `{member: {$gt: 1, ...}}`; none for null and undefined. Operators
+ * are allowed only there; an object with one operator may not have other keys. Throws `invalid`.
  */
 export function parseFilter(filter: unknown): readonly ItemCondition[] {
   if (filter === undefined || filter === null) return [];

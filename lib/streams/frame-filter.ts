@@ -26,7 +26,10 @@ export function filterFrames(
 ): Reader<Frame> {
   let hasEnded = false;
 
-  /** Returns true if the reader gets the frame. Metadata, ends and errors of the root graph always pass. */
+  /**
+   * Returns true if the reader gets the frame: if its namespace and its mode pass the filter. Metadata, errors, ends and trailers
+   * pass any modes, and those without a namespace pass always.
+   */
   function isIncluded({ event }: Frame): boolean {
     const [name, namespace] = splitName(event);
     const isUnfiltered = UNFILTERED.has(name) || isTrailer(name);
@@ -35,7 +38,10 @@ export function filterFrames(
     return isUnfiltered || modes.length === 0 || modes.includes(toMode(name));
   }
 
-  /** Returns the end of a run that had ended before the first frame of this reader. */
+  /**
+   * Returns an `end` frame without an id, once, if the run has ended and this reader has received no `end`. Returns none for a
+   * log that ended as `gone`.
+   */
   function createMissingEnd(): readonly Frame[] {
     const status = hasEnded ? undefined : runLog.completion?.status;
     if (status === undefined || status === "gone") return [];
@@ -61,12 +67,18 @@ function splitName(event: string): readonly [name: string, namespace: string | n
   return bar < 0 ? [event, null] : [event.slice(0, bar), event.slice(bar + 1)];
 }
 
+/**
+ * Returns the stream mode of a frame's name: `messages` for `messages/…`, `messages-tuple` for `messages`, else the name itself.
+ */
 function toMode(name: string): StreamMode {
   if (name.startsWith("messages/")) return "messages";
   return name === "messages" ? "messages-tuple" : (name as StreamMode);
 }
 
-/** Returns true if a namespace is one of these or a subgraph in one of them. Subagents (`tools:…` segments) do not count. */
+/**
+ * Returns true if a namespace is one of these or a subgraph in one of them. Subagents do not count: a `tools:…` segment after the
+ * prefix excludes the namespace.
+ */
 function isWithin(namespace: string, namespaces: readonly string[]): boolean {
   return namespaces.some((prefix) => {
     if (namespace === prefix) return true;

@@ -35,6 +35,7 @@ const metadataTexts = new WeakMap<object, string>();
 /** The values of large frames, while a reader holds them. */
 const decodedValues = new WeakMap<object, WeakRef<object>>();
 
+/** Returns the frame with its data as JSON and with its namespace in the name, as in `updates|a:1|b:2`. */
 export function encodeFrame({ event, namespace, data }: FrameContent): NewFrame {
   const name = namespace.length > 0 ? `${event}|${namespace.join("|")}` : event;
   return { event: name, data: encodeData(event, namespace, data) };
@@ -46,11 +47,11 @@ function encodeData(event: string, namespace: readonly string[], data: Json): st
   if (event === "values" && namespace.length === 0) return stringifyShared(data).json ?? "null";
   const [message, metadata] = Array.isArray(data) && data.length === 2 ? data : [];
   const isMessage = event === "messages" && message !== undefined && isObject(metadata);
-  return isMessage ? `[${JSON.stringify(message)},${metadataText(metadata)}]` : (JSON.stringify(data) ?? "null");
+  return isMessage ? `[${JSON.stringify(message)},${stringifyMetadata(metadata)}]` : (JSON.stringify(data) ?? "null");
 }
 
 /** Returns the JSON of the metadata. Caches it by object, so the object must not change later. */
-function metadataText(metadata: object): string {
+function stringifyMetadata(metadata: object): string {
   const text = metadataTexts.get(metadata) ?? JSON.stringify(metadata);
   metadataTexts.set(metadata, text);
   return text;

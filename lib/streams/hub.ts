@@ -67,7 +67,9 @@ export class StreamHub {
     return this.#logs.get(run_id);
   }
 
-  /** Adds this log, unless the run has one already. */
+  /**
+   * Adds this log, unless the run has one already. Returns `runLog` in any case. While the database is lost, ends it as `gone`.
+   */
   addLog(runLog: RunLog): RunLog {
     if (!this.#logs.has(runLog.run_id)) this.#logs.set(runLog.run_id, runLog);
     if (this.#lostCompletion) runLog.end(this.#lostCompletion);
@@ -104,7 +106,7 @@ export class StreamHub {
     this.#lostCompletion = this.#endAll("DatabaseLost", message);
   }
 
-  /** Drops all logs once the database is available again. They are read from it again. */
+  /** Drops all logs once the database is available again, and ends new ones no longer. They are read from the database again. */
   recover(): void {
     this.#lostCompletion = undefined;
     this.#logs.clear();
@@ -181,7 +183,10 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     this.last = Math.max(this.last, id - 1);
   }
 
-  /** Skips frames up to this id, which exist but not in this ring. Has no effect if the log is already past that id. */
+  /**
+   * Drops the frames of the ring and continues after this id, because the frames up to it exist elsewhere. Wakes the readers. Has
+   * no effect if the log is already past that id or has ended.
+   */
   skipTo(id: number): void {
     if (id <= this.last || this.completion) return;
     this.clear(id);
@@ -195,7 +200,10 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     this.change.notify();
   }
 
-  /** Emits a `metadata` frame without an id to subscribers while there are no frames yet. It contains the reason. */
+  /**
+   * Emits a `metadata` frame without an id, whose data is `data`, to subscribers while there are no frames yet. Does nothing
+   * after the first frame, after the end, and while an attempt here writes the log.
+   */
   noteWaiting(data: string): void {
     if (this.isLive || this.completion || this.last > 0) return;
     this.waiting_for = data;
@@ -224,7 +232,7 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     if (this.readers === 0) this.#hub.forget(this);
   }
 
-  /** Forgets the recent frames, and releases the log if its run has left this process. */
+  /** Counts the reader out and drops the cached pages. Drops the log from the hub after its last reader, if it was released. */
   override onReaderLeft(): void {
     super.onReaderLeft();
     this.#recent = [];
@@ -248,7 +256,7 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     return items;
   }
 
-  /** Resolves when the run has ended. */
+  /** Resolves when the run has ended, at once if it has already. Never rejects. */
   waitForEnd(): Promise<RunCompletion> {
     return this.completion
       ? Promise.resolve(this.completion)
@@ -314,7 +322,7 @@ class FrameCursor extends LogCursor<Frame, StoredFrame> {
     return this.#log.completion !== undefined && this.position >= this.#log.startsAfter;
   }
 
-  /** Stops reading, once. Tells the owner if the run was still active. */
+  /** Stops reading, once. Calls `onLeave` if the run was still active. */
   override leave(): void {
     if (this.hasLeft) return;
     super.leave();

@@ -23,13 +23,16 @@ export function createReader<Item>(next: Reader<Item>["next"], leave: () => void
   return {
     next,
     leave,
+    /** Returns an iterator over single items, with a buffer of its own. */
     [Symbol.asyncIterator]() {
       const ready: Item[] = [];
       return {
+        /** Returns one item. Reads the next batch once the last one is used up, and is done at an empty one. */
         async next() {
           if (ready.length === 0) ready.push(...(await next()));
           return ready.length > 0 ? { done: false, value: ready.shift() as Item } : END;
         },
+        /** Drops the items that are ready and leaves at once. */
         async return() {
           ready.length = 0;
           leave();
@@ -119,6 +122,7 @@ export class PageReader<Stored extends Item> {
     return page;
   }
 
+  /** Returns the item, or the equal one that other readers hold already, so that they share a large text. */
   #share(item: Stored): Stored {
     return item.data === null
       ? item
@@ -317,7 +321,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     }
   }
 
-  /** Throws the error, unless the reader has left or the service stops. */
+  /** Leaves the log and throws the error, unless the reader had left or the service stops; then returns. */
   #failWith(error: unknown): void {
     const isExpected = this.hasLeft || this.#log.isClosed;
     if (!this.hasLeft) this.leaveLog();
@@ -366,13 +370,13 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     this.#readTo = read_to ?? Math.max(this.position, floor);
   }
 
-  /** Returns the last items of a reader whose stream ends. */
+  /** Leaves the log, because the stream has ended, and returns the last items: none here. */
   protected end(): readonly Emitted[] {
     this.leaveLog();
     return [];
   }
 
-  /** Marks the reader as having left, and closes the log after its last reader. Does not wake a waiting `next`. */
+  /** Marks the reader as having left, and counts it out of the log. Does not wake a waiting `next`. Call it once. */
   protected leaveLog(): void {
     this.hasLeft = true;
     this.#log.onReaderLeft();

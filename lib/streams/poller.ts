@@ -32,7 +32,10 @@ export class Poller {
     this.#options = options;
   }
 
-  /** Reads now, or once more after the running read, which may have begun before the last change. */
+  /**
+   * Reads now, or once more after the running read, which may have begun before the last change. Resolves when no requested read
+   * is left. Then the next one is scheduled.
+   */
   read(): Promise<void> {
     this.#readsAgain = true;
     this.#reading ??= this.#readAll(MIN_POLL_MS, false);

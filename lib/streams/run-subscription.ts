@@ -59,6 +59,7 @@ export function closeRunLog(
   runLog.end(completion);
 }
 
+/** Publishes a frame of the root graph to the readers of the log. */
 function publishValue(runLog: RunLog, event: string, data: JsonObject): void {
   const frame = encodeFrame({ event, namespace: [], data });
   runLog.publish(frame.event, frame.data);
@@ -78,8 +79,9 @@ export function endDeletedRunLog(runLog: RunLog | undefined, name: keyof typeof 
 }
 
 /**
- * Returns the result of wait and join for a run that did not fail. `isStopped` means that it was interrupted, so remaining nodes
- * are no breakpoint.
+ * Returns the result of wait and join for a run that did not fail: `values`, and with `__interrupt__` added if nodes remain.
+ * `isStopped` means that the run was interrupted: without interrupts its remaining nodes are no breakpoint, and add nothing.
+ * Values that are no object are replaced by `__interrupt__`.
  */
 export function toWaitResult(
   values: Json,
@@ -91,14 +93,18 @@ export function toWaitResult(
   return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
 }
 
-/** Adds the trailer to the result of wait and join, because these callers get no events. */
+/**
+ * Returns a copy of a result of wait and join with the trailer's frames as members `__<event>__`, because these callers get no
+ * events. Returns the same value without frames, and if it is no object.
+ */
 const addTrailerToResult = (result: Json, frames: TrailerFrames): Json =>
   isObject(result) && frames.length > 0
     ? { ...result, ...Object.fromEntries(frames.map(([event, data]) => [`__${event}__`, data])) }
     : result;
 
 /**
- * Converts the error of an attempt to its wire form. Returns null if the attempt succeeded, which requires at least one state.
+ * Converts the error of an attempt to its wire form `{ error, message }`, with the reason of a resume value that was refused
+ * after the run was created. Returns null if the attempt succeeded, which requires at least one state.
  */
 export function toErrorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
   if (failure === undefined) return last ? null : { error: "Error", message: "The graph ended without a state" };
@@ -168,7 +174,8 @@ export const hasEnded = ({ status }: { readonly status: RunStatus }): boolean =>
   status !== "pending" && status !== "running";
 
 /**
- * Subscribes to runs that another process executes: copies their stored frames, and ends their log when the run's row has ended.
+ * Creates `watch`, which copies the stored frames of a run that another process executes to its log here, and `closeIfEnded`,
+ * which ends a log when the run's row has ended. Subscribes to the signals of runs and threads.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createRemoteRuns(options: RunSubscriptionOptions) {
@@ -215,7 +222,10 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     if (acceptsRemoteFrames(runLog) && runLog.hasStoredFrames && !wasStored) await copyFrames(runLog);
   }
 
-  /** Publishes the stored frames that the log does not have yet, while it has subscribers. */
+  /**
+   * Publishes the stored frames that the log does not have yet, one page in each tick, while it has subscribers and no attempt
+   * here writes it.
+   */
   async function copyFrames(runLog: RunLog): Promise<void> {
     while (runLog.hasSubscribers) {
       const page = await storage.readFrames(scope, runLog.run_id, runLog.lastId);
@@ -294,7 +304,11 @@ export interface RunSubscriptions {
     onLeave?: () => void,
     isNew?: boolean,
   ): Promise<{ readonly runLog: RunLog; readonly frames: Reader<Frame> }>;
-  /** Returns the result of wait and join. */
+  /**
+   * Returns the log of a run and a promise of its result for wait and join; both as a promise if the storage must be read first.
+   * The result of a run that fails is `{ __error__ }`. Rejects only if that first read fails, which a run with `isNew` survives.
+   * Starts to follow a run of another process.
+   */
   result(run: RunRow, isNew?: boolean): RunResult | Promise<RunResult>;
 }
 
@@ -306,6 +320,10 @@ interface RunResult {
 /** The maximum id, because clients may send any number as the last id that they have received. */
 const MAX_FRAME_ID = 2 ** 52;
 
+/**
+ * Creates the functions that read frames and results of runs, in whichever process they are executed. Subscribes to the changes
+ * of runs and threads of other processes for as long as the bus exists.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubscriptions {
   const { storage, scope, environment, hub } = options;
@@ -380,8 +398,8 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
   }
 
   /**
-   * Returns true if another attempt has emitted the frame, because the attempt here may have lost its lease. The log then gets
-   * the end of the run once the attempt has stopped.
+   * Returns true if another attempt has emitted the frame, because the attempt here may have lost its lease; also if the run was
+   * deleted. The log then gets the end of the run once the attempt has stopped.
    */
   async function isFrameOfOtherAttempt(runLog: RunLog, id: number): Promise<boolean> {
     const row = await storage.getRun(scope, runLog.run_id);

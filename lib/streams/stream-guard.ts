@@ -44,9 +44,15 @@ type OnLost = (revocation: ServiceError | null) => void;
 export interface StreamGuards {
   /** Returns undefined if the access cannot be lost. */
   open(grant: AccessGrant, thread: GuardedThread | undefined, onLost: OnLost): StreamGuard | undefined;
-  /** Wraps `reader`. Its `next()` throws the revocation, and returns nothing once the thread is excluded. */
+  /**
+   * Wraps `reader`. Its `next()` leaves and throws the revocation once the caller loses access, and returns nothing once the
+   * thread is excluded. Returns `reader` itself if the access cannot be lost.
+   */
   reader<Item>(grant: AccessGrant, reader: Reader<Item>, thread?: GuardedThread): Reader<Item>;
-  /** Wraps a pending result. It rejects with the revocation, and with not_found once the thread is excluded. */
+  /**
+   * Returns a copy of a pending result that rejects with the revocation once the caller loses access, and with `not_found` once
+   * the thread is excluded. Returns `pending` itself if the access cannot be lost.
+   */
   result<Pending extends PendingResult>(grant: AccessGrant, pending: Pending, thread?: GuardedThread): Pending;
 }
 
@@ -101,10 +107,6 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
 
   return {
     open,
-    /**
-     * Returns a reader that leaves and throws the revocation once the caller loses the grant, and ends without an error once the
-     * thread is excluded. Returns `reader` itself if nothing needs a guard.
-     */
     reader(grant, reader, thread) {
       let revocation: ServiceError | null = null;
       const guard = open(grant, thread, (reason) => {
@@ -129,10 +131,6 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
         return [];
       }, leave);
     },
-    /**
-     * Returns the pending run with a result that rejects once the caller loses access: with the revocation, or `not_found`.
-     * Returns `pending` itself if nothing needs a guard.
-     */
     result(grant, pending, thread) {
       // A waiting caller must not refer to the run, because its input may be large.
       const { result: unguarded, leave: leaveUnguarded } = pending;
@@ -140,7 +138,10 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
       const loss = Promise.withResolvers<never>();
       const guard = open(grant, thread, (reason) => loss.reject(reason ?? notFoundError("run", run_id)));
       if (!guard) return pending;
-      /** Returns the value, unless the thread is no longer visible: then rejects as if it did not exist. */
+      /**
+       * Resolves with the value of the result, if the caller may still see it then. Rejects with the reason as soon as the access
+       * is lost, or with the error of the result. Closes the guard at the end.
+       */
       async function guarded(waiting: StreamGuard): Promise<unknown> {
         try {
           const value = await Promise.race([unguarded, loss.promise]);
@@ -195,7 +196,10 @@ class ResponseGuard implements StreamGuard {
     this.#watch.listeners.add(this.#onExcluded);
   }
 
-  /** Returns false if the thread is no longer visible to the caller. Checks it again first, if a change was seen. */
+  /**
+   * Resolves to false once the grant was revoked or the thread is no longer visible to the caller. Checks the thread again first,
+   * if the last check is old or the thread has changed. Rejects if it cannot be read.
+   */
   async mayContinue(): Promise<boolean> {
     if (!this.#isLost && this.#watch) await this.#watch.check();
     return !this.#isLost;

@@ -15,7 +15,10 @@ interface ThreadEventOptions extends ThreadEventLogOptions {
 }
 
 export interface ThreadEventLogs extends ThreadEvents {
-  /** Publishes events that an attempt here has stored. `before` is the `seq` before the first one. */
+  /**
+   * Publishes events that an attempt here has stored. `before` is the `seq` before the first one. Does nothing without readers
+   * here. If an event has no data, because only its checkpoint has it, all are read from the storage instead.
+   */
   publish(thread_id: string, before: number, events: readonly StoredThreadEvent[]): void;
   /** Returns true if the thread has readers here. */
   isWatched(thread_id: string): boolean;
@@ -75,7 +78,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
   return {
     /**
      * Returns a reader of the events of a thread, which ends at once if the service stops. The first reader opens the log of the
-     * thread. Tells the owner of each reader.
+     * thread. Calls `onReader` for each reader.
      */
     subscribe(scope, thread_id, filter) {
       const log = logs.get(thread_id) ?? open(thread_id);

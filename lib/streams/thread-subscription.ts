@@ -36,8 +36,9 @@ const MAX_PAGE_RUNS = 100;
 type ThreadRuns = ReturnType<typeof createThreadRuns>;
 
 /**
- * Lists runs in the order in which they started. A run that ended without starting comes when it ended, but after the runs before
- * it in the queue. The order follows from the rows alone, so that a position means the same in every process.
+ * Creates the list of a thread's runs in the order in which they started, empty until `begin` and `refresh` read it. A run that
+ * ended without starting comes when it ended, but after the runs before it in the queue. The order follows from the rows alone,
+ * so that a position means the same in every process.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createThreadRuns(
@@ -55,7 +56,10 @@ function createThreadRuns(
   const listPending = (): Promise<readonly RunRow[]> =>
     storage.listRuns(scope, thread_id, { status: "pending", limit: 1_000, offset: 0 });
 
-  /** Returns the id of a run's last frame that any process has emitted. */
+  /**
+   * Resolves with the id of a run's last frame: that of its log here, else of the last stored one. Resolves to 0 without a frame,
+   * and for a run that stores none and has no log here.
+   */
   async function findNewestFrameId(run: RunRow): Promise<number> {
     const runLog = hub.find(run.run_id);
     if (runLog || !run.resumable) return runLog?.lastId ?? 0;
@@ -152,6 +156,7 @@ function createThreadRuns(
 
 const omitRunPayload = (run: RunRow): RunRow => ({ ...run, kwargs: {}, metadata: {}, result: null });
 
+/** Returns the entry of a run that is neither ordered nor emitted. Omits the large members of its row. */
 const toThreadRun = (run: RunRow, after: number): ThreadRun => ({
   run: omitRunPayload(run),
   after,
@@ -286,8 +291,9 @@ class ThreadFrames {
 }
 
 /**
- * Streams a thread until it is deleted or the service stops. The stream has no `end` and no `error` frame, because clients take
- * those for the end of the stream.
+ * Loads the runs that are active now, and resolves with a reader of the thread's frames, which streams until the thread is
+ * deleted or the service stops. Rejects if the runs cannot be loaded. The stream has no `end` and no `error` frame, because
+ * clients take those for the end of the stream.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export async function subscribeThread(
@@ -420,7 +426,10 @@ export async function subscribeThread(
   });
 }
 
-/** Subscribes to the run that starts next, because its first frame reports the start at once. */
+/**
+ * Creates the subscription to the run that starts next, because its first frame reports the start at once. It subscribes only
+ * when `subscribe` is called.
+ */
 function createNextRunSubscription(
   { storage, scope, environment }: ThreadStreamOptions,
   runs: ThreadRuns,

@@ -7,7 +7,10 @@ interface InternalResources {
   readonly threads: InternalThreads;
 }
 
-/** Returns `copy`, which authorizes reading the thread, and then creating its copy. */
+/**
+ * Returns `copy`, which authorizes reading the thread, and then creating its copy with the metadata of the handlers. Throws
+ * `forbidden` for metadata with which the caller could not see the copy.
+ */
 export const authorizeCopyThread =
   ({ authorize }: Authorizer<"threads:read" | "threads:create">, { threads }: InternalResources): Threads["copy"] =>
   async (thread_id) => {

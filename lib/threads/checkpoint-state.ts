@@ -25,9 +25,9 @@ export interface ThreadReads {
 }
 
 /**
- * Reads a checkpoint with the graph that wrote it, as several graphs may have run on the thread; null if it does not exist. If
- * the graph cannot apply pending writes, leaves them out. Throws `StateReadError` if the graph fails, and errors of the storage
- * unchanged.
+ * Reads a checkpoint with the graph that wrote it, as several graphs may have run on the thread; null if it does not exist. A
+ * graph that is not hosted is read from what it recorded. If the graph cannot apply pending writes to the newest checkpoint, it
+ * reads again without them. Throws `StateReadError` if the graph fails, and errors of the storage unchanged.
  */
 export async function readState(
   { environment, reader, createConfigReader, findGraph }: ThreadReads,
@@ -58,12 +58,16 @@ export async function readState(
 export const countStoredChars = (values: StoredCheckpoint["values"]): number =>
   values.reduce((sum, { data }) => sum + data.length, 0);
 
-/** Wraps the reader and the configuration. `hasFailed` returns true if one of their calls failed, as opposed to the graph. */
+/**
+ * Wraps the reader and the configuration; the originals do not change. `hasFailed` returns true once one of their calls has
+ * rejected, as opposed to the graph that calls them. Errors pass unchanged.
+ */
 export function trackFailures<Reader extends CheckpointReader>(
   reader: Reader,
   config: () => Promise<StateConfig>,
 ): { readonly reader: Reader; readonly config: () => Promise<StateConfig>; readonly hasFailed: () => boolean } {
   let failed = false;
+  /** Notes that a call has failed, and rethrows its error. */
   const recordFailure = (error: unknown): never => {
     failed = true;
     throw error;

@@ -49,7 +49,11 @@ interface PartQuery extends HistoryQuery {
   readonly limit: number;
 }
 
-/** Reads a history in parts, as `Threads.historyEach` describes. */
+/**
+ * Reads a history in parts: calls `add` for each with a function that reads its states, and waits for it. `add` must call that
+ * function, else the history ends. A part ends with a large state, and the next one is read alone. Stops after `limit`
+ * checkpoints (10 by default), at the end of the history, or after a checkpoint that the query names.
+ */
 export async function readHistory(
   reads: HistoryReads,
   row: ThreadRow,
@@ -76,8 +80,9 @@ export async function readHistory(
 }
 
 /**
- * Reads the next states of a history, up to a large one, again if the run was rolled back meanwhile. Returns also the number of
- * checkpoints and the last one.
+ * Reads the next states of a history, up to and with a large one; all again if the run was rolled back meanwhile. Returns also
+ * the number of checkpoints, the last one (null without any), and whether that was large. Checkpoints that are gone have no
+ * state.
  */
 const readPart = (reads: HistoryReads, row: ThreadRow, query: PartQuery): Promise<HistoryPart> =>
   reads.readConsistently(row, async (row) => {
@@ -101,7 +106,10 @@ const readPart = (reads: HistoryReads, row: ThreadRow, query: PartQuery): Promis
     return { states, count, last, isLarge };
   });
 
-/** Returns the checkpoint that the query selects, or those of its list. */
+/**
+ * Returns the checkpoint that the query names, in a list that is empty if it does not exist, or without a name the checkpoints
+ * of its namespace, newest first.
+ */
 async function findCheckpoints(
   reader: CheckpointReader,
   { limit, before, metadata, checkpoint: { checkpoint_id, checkpoint_ns: ns = "" } = {} }: PartQuery,
@@ -111,7 +119,10 @@ async function findCheckpoints(
   return checkpoint ? [checkpoint] : [];
 }
 
-/** Caches the graphs of a history, because states of one graph share data that it reads once. */
+/**
+ * Returns a function that finds each graph once and returns the same object again, also null, because states of one graph share
+ * data that it reads once.
+ */
 function memoizeByGraph(findGraph: ThreadReads["findGraph"]): ThreadReads["findGraph"] {
   const graphs = new Map<string, GraphState | null>();
   return (graph_id) => {

@@ -156,6 +156,10 @@ export function createThreads(options: ThreadOptions): InternalThreads {
   return {
     requireThread,
     readCurrentState,
+    /**
+     * Returns the id of a chat's thread: `chat_id` in lower case if it is a UUID, else a name-based UUID of the user, if there
+     * is one, and `chat_id`. Equal arguments give equal ids. Creates nothing.
+     */
     async idOf(_scope, chat_id, user_id = null) {
       if (UUID.test(chat_id)) return chat_id.toLowerCase();
       // Two steps, so that different pairs of user and text never give the same id.
@@ -166,8 +170,9 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       (await import("./summaries.ts")).createThreadSummaries(options),
     ),
     /**
-     * Creates a thread, with `supersteps` also its first states. Returns the existing one for `if_exists: "do_nothing"`; throws
-     * `already_exists` otherwise and if it is not visible to the caller.
+     * Creates a thread, with `supersteps` also its first states. Returns the existing one, unchanged, for `if_exists:
+     * "do_nothing"`; throws `already_exists` otherwise and if it is not visible to the caller. Throws `forbidden` for metadata
+     * with which the caller would not see the thread, and `invalid`.
      */
     async create(scope, request = {}) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
@@ -200,12 +205,16 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       return { ...toThread(await requireThread(scope, thread_id), include), values: null };
     },
     /**
-     * Merges metadata and sets the time to live; returns the thread with its state. Throws `not_found`, and `forbidden` for
-     * metadata with which the caller would not see the thread.
+     * Merges metadata and, if the patch has one, sets the time to live; returns the thread with its state. Throws `not_found`,
+     * `invalid` for a wrong time, and `forbidden` for metadata with which the caller would not see the thread.
      */
     async update(scope, thread_id, patch) {
       const ttl = toStoredTtl(patch.ttl);
       await requireThread(scope, thread_id);
+      /**
+       * Returns the merged metadata and the time to live, if the patch has one. Throws `forbidden` if the caller would not see
+       * the thread.
+       */
       const next = (thread: ThreadRow): { metadata: JsonObject; ttl?: ThreadTtl } => {
         const metadata = { ...thread.metadata, ...patch.metadata };
         requireStillVisible(scope, metadata);
@@ -215,7 +224,10 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       if (!row) throw notFoundError("thread", thread_id);
       return await states.runPaced(() => readThread(row));
     },
-    /** Deletes the thread with its runs, stops those that execute and ends their streams. Throws `not_found`. */
+    /**
+     * Deletes the thread with its runs, and then stops their attempts in this process and ends their streams here. Throws
+     * `not_found`.
+     */
     async delete(scope, thread_id) {
       const row = await requireThread(scope, thread_id);
       const listRuns = (status: RunStatus): Promise<readonly RunRow[]> =>
@@ -227,6 +239,10 @@ export function createThreads(options: ThreadOptions): InternalThreads {
         endDeletedRunLog(hub.find(run_id), "RunDeleted");
       }
     },
+    /**
+     * Copies a thread with its states, and returns the copy with its state. `authorize` may change the metadata. Throws
+     * `conflict` if the thread does not exist.
+     */
     async copy(scope, thread_id, authorize) {
       const row = await changes.copy(scope, thread_id, authorize);
       return await states.runPaced(() => readThread(row));
@@ -235,7 +251,7 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       return (await changes.prune(scope, thread_ids, strategy)).length;
     },
     async expire(limit) {
-      return (await storage.pruneThreads(deploymentScope, { expired: limit }, environment.now())).length;
+      return (await storage.pruneThreads(deploymentScope, { max_expired: limit }, environment.now())).length;
     },
     state: async (scope, thread_id, { subgraphs } = {}) =>
       await states.readStateAt(await requireThread(scope, thread_id), {}, subgraphs),
@@ -246,14 +262,17 @@ export function createThreads(options: ThreadOptions): InternalThreads {
     history: async (scope, thread_id, query) => await states.history(await requireThread(scope, thread_id), query),
     historyEach: async (scope, thread_id, query, add) =>
       await states.historyEach(await requireThread(scope, thread_id), query, add),
-    /** Returns how much is stored for the thread. Throws `not_found`. */
+    /** Returns the numbers and bytes of what is stored for the thread, with their total. Throws `not_found`. */
     async storage(scope, thread_id) {
       const { thread_id: id } = await requireThread(scope, thread_id);
       const size = await storage.getThreadSize(deploymentScope, id);
       const { checkpoints, channel_values, pending_writes } = size;
       return { thread_id: id, total_bytes: checkpoints.bytes + channel_values.bytes + pending_writes.bytes, ...size };
     },
-    /** Streams the frames of all runs of the thread, from now or after a position. Throws `not_found`. */
+    /**
+     * Subscribes to the frames of all runs of the thread, from now or after a position. Resolves to a reader once it is
+     * subscribed. Throws `not_found`.
+     */
     async stream(scope, thread_id, query = {}) {
       const row = await requireThread(scope, thread_id);
       // The stream starts from the state before the active run; its frames show the rest.

@@ -104,8 +104,8 @@ function createStateWriter({ storage, scope, environment, states }: ChangeOption
     createCheckpointCollector({ storage, scope, thread_id, head, now: () => environment.now() });
 
   /**
-   * Has the graph apply the updates, whose checkpoints are collected and not stored. Throws `invalid` if the graph refuses them
-   * or has no updates, and rethrows storage errors unchanged.
+   * Has the graph apply the updates, and returns the new checkpoint and its state. Adds the checkpoints to `checkpoints` and
+   * stores nothing. Throws `invalid` if the graph refuses them or has no updates, and rethrows storage errors unchanged.
    */
   async function applyUpdates(
     [graph_id, graph]: HostedGraph,
@@ -123,8 +123,8 @@ function createStateWriter({ storage, scope, environment, states }: ChangeOption
   }
 
   /**
-   * Returns the graph that wrote the checkpoint if this service hosts it, else the graph of the thread. Throws `bad_request` or
-   * `not_found`.
+   * Returns the graph that wrote the checkpoint if this service hosts it, else the graph of the thread's row or metadata.
+   * Throws `bad_request` if the thread names none, and `not_found` if that is not hosted.
    */
   function requireGraph(row: ThreadRow, checkpoint: JsonObject | undefined): HostedGraph {
     const writerGraphId = checkpoint?.graph_id;
@@ -145,7 +145,10 @@ function createStateWriter({ storage, scope, environment, states }: ChangeOption
   return { collectCheckpoints, applyUpdates, requireGraph };
 }
 
-/** Returns the start of a change and its update. */
+/**
+ * Returns the checkpoint that a change starts from, with the root as default namespace and perhaps without an id, and its
+ * update. `checkpoint` has precedence over `checkpoint_id`.
+ */
 function parseChange({ values = null, as_node, checkpoint, checkpoint_id }: StateChange) {
   const update: StateUpdate = { values: values as Json, ...(as_node === undefined ? {} : { as_node }) };
   return {
@@ -207,7 +210,10 @@ export function createStateOperations(options: ChangeOptions): InternalStateChan
   }
 
   return {
-    /** Updates the state, again as often as the thread changes meanwhile. */
+    /**
+     * Updates the state and stores it as the head, again as often as the thread changes meanwhile. Returns the address of the
+     * new checkpoint. Throws what `tryUpdate` throws.
+     */
     async updateState(scope, thread_id, change) {
       for (;;) {
         const newCheckpoint = await tryUpdate(scope, thread_id, change);
@@ -229,8 +235,8 @@ export function createStateOperations(options: ChangeOptions): InternalStateChan
       }
     },
     /**
-     * Copies the thread with its states under a new id, again as often as it changes meanwhile. `authorize` may change the
-     * metadata. Throws `conflict` if the thread does not exist.
+     * Copies the thread with its states under a new id, again as often as it changes meanwhile, and returns the row of the
+     * copy. `authorize` may change the metadata, and is called for each try. Throws `conflict` if the thread does not exist.
      */
     async copy(scope, thread_id, authorize = async (copy) => copy) {
       const nothingToCopyError = new ServiceError(
@@ -259,8 +265,8 @@ export function createStateOperations(options: ChangeOptions): InternalStateChan
       return storage.pruneThreads(scope, { thread_ids: ids, strategy }, environment.now());
     },
     /**
-     * Returns the checkpoints of the supersteps for a new thread, and stores nothing. Throws `invalid` without a hosted graph in
-     * the metadata.
+     * Returns the head and the checkpoints of the supersteps for a new thread, and stores nothing. Throws `invalid` for too
+     * many supersteps, without a hosted graph in the metadata, and if the graph refuses an update.
      */
     async createInitialState(thread_id, threadMetadata, supersteps) {
       if (supersteps.length > MAX_SUPERSTEPS) {
@@ -305,7 +311,10 @@ const threadBusyError = (thread_id: string): ServiceError =>
     `Thread ${thread_id} is already running a task. Wait for it to end, then change the state.`,
   );
 
-/** Returns the update for the executor. Empty members of its command are omitted. */
+/**
+ * Returns the update for the executor. Empty members of its command are omitted, and one `goto` becomes a list; missing values
+ * are null.
+ */
 function toStateUpdate({ values = null, command, as_node }: Superstep["updates"][number]): StateUpdate {
   if (!command) return { values, as_node };
   const { update, resume, goto } = command;

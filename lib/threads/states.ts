@@ -36,17 +36,23 @@ export interface States {
   findHead(row: ThreadRow): Promise<string | null>;
   /** Returns the state at the head, or null before the first run. Throws `StateUnreadable`. */
   readCurrentState(row: ThreadRow): Promise<ThreadState | null>;
-  /** Returns the state at the head for searches. Logs `StateUnreadable` and returns null, so that the search continues. */
+  /**
+   * Returns the state at the head for searches. Logs a `StateReadError` and returns null, so that the search continues. Returns
+   * null also without a state; rejects for errors of the storage.
+   */
   tryReadState(row: ThreadRow): Promise<ThreadState | null>;
-  /** Returns the state at a checkpoint. Throws `not_found` or `StateUnreadable`. */
+  /**
+   * Returns the state at a checkpoint, or without an id the newest one; an empty state if there is none. Throws
+   * `checkpoint_not_found` for an unknown id, and `StateReadError`.
+   */
   readStateAt(row: ThreadRow, checkpoint: CheckpointSelector, subgraphs?: boolean): Promise<ThreadState>;
-  /** Returns states, newest first. */
+  /** Returns states, newest first, 10 without a limit. Throws `StateReadError`. */
   history(row: ThreadRow, query?: HistoryQuery): Promise<readonly ThreadState[]>;
   /** Reads a history in parts, as `Threads.historyEach` describes. */
   historyEach(row: ThreadRow, query: HistoryQuery, add: AddStates): Promise<void>;
   /**
-   * Returns the first of `values.messages`, perhaps without its end, or null without messages. Reads the whole state only if it is stored
-   * as one value.
+   * Returns the first of `values.messages`, or null without messages. A long message may lack its end. Waits until the active
+   * run has stored what it has emitted. Reads the whole state only if it is stored as one value.
    */
   readFirstMessage(row: ThreadRow): Promise<Json>;
   /**
@@ -90,8 +96,9 @@ export function createStates({
   }
 
   /**
-   * Waits until the active run has stored what it has emitted, and reads. Reads again if that run was rolled back meanwhile,
-   * because its checkpoints may have disappeared during the read.
+   * Waits until the active run has stored what it has emitted, and returns the result of `read`. If that run was rolled back
+   * meanwhile, calls `read` again with the new row, because checkpoints may have disappeared during the read. Rejects as the
+   * last `read` does.
    */
   async function readConsistently<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer> {
     if (row.running !== null) await waitUntilStored(row.running);
@@ -102,6 +109,10 @@ export function createStates({
     return current ? await readConsistently(current, read) : await reading;
   }
 
+  /**
+   * Returns what `readState` needs to read checkpoints of the thread. `head` is the newest root checkpoint; null if reads are
+   * not to start at it.
+   */
   const createReads = (row: ThreadRow, head: string | null): ThreadReads => ({
     environment,
     reader: createStoredCheckpointReader(storage, deploymentScope, row.thread_id, head),
@@ -109,6 +120,10 @@ export function createStates({
     findGraph: findGraph,
   });
 
+  /**
+   * Returns the state at the newest root checkpoint, also of an active run; null for a thread without one. Throws
+   * `StateReadError`.
+   */
   const readCurrentState = (row: ThreadRow): Promise<ThreadState | null> =>
     readConsistently(row, async (row) => {
       const reads = createReads(row, await findHead(row));
@@ -172,7 +187,10 @@ export function createStates({
 /** The channels of states that are stored as one value, and of functional graphs. */
 const SINGLE_VALUE_CHANNELS: ReadonlySet<string> = new Set(["__root__", "__end__"]);
 
-/** Returns the first message of the state, read from the start of its stored list if possible; null if it has none. */
+/**
+ * Returns the first message of the state, read from the start of its stored list if possible, and perhaps without its end; null
+ * if it has none.
+ */
 async function findFirstMessage(
   storage: Storage,
   scope: Scope,
@@ -191,8 +209,8 @@ async function findFirstMessage(
 }
 
 /**
- * Returns a function that runs work, so much at a time, and lets other requests run after each `MAX_BLOCKING_MS` of work. It
- * rejects as the work does.
+ * Returns a function that runs work, at most `maxConcurrent` at a time, and returns its result. After each `MAX_BLOCKING_MS` of
+ * work it waits for a tick, so that other requests run. It rejects as the work does.
  */
 function createPacer(environment: Environment, maxConcurrent: number): States["runPaced"] {
   const budget = createSemaphore(maxConcurrent);

@@ -101,7 +101,7 @@ export interface ThreadSummaryOptions {
 export function createThreadSummaries(options: ThreadSummaryOptions): InternalResource<ThreadSummaries> {
   const { storage, environment, assistants, states } = options;
 
-  /** Returns the result of `read`, or null, with a log record, if the state cannot be read. */
+  /** Returns the result of `read`. If that rejects for any reason, logs a warning and returns null. */
   async function tryRead<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer | null> {
     try {
       return await states.runPaced(() => read(row));
@@ -111,7 +111,10 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
     }
   }
 
-  /** Reads the parts of a state that the inbox needs. Does not retain the state, which may be large. */
+  /**
+   * Returns the names of the nodes by task id, and the title from the first message, null without one. Does not retain the
+   * state, which may be large. Rejects if the state cannot be read.
+   */
   async function readInboxState(row: ThreadRow): Promise<InboxState> {
     const state = await states.readCurrentState(row);
     const nodes = new Map(state?.tasks.map(({ id, name }) => [id, name]));
@@ -120,8 +123,8 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
   }
 
   /**
-   * Returns the summary of a thread with its title, from its metadata or its first message, and with what a waiting run waits
-   * for.
+   * Returns the summary of a thread with its title, from its metadata or else its first message. For a busy thread it also has
+   * what the first pending run that waits is waiting for. A state that cannot be read gives no title, and is logged.
    */
   async function readThreadSummary(scope: Scope, row: ThreadRow): Promise<ThreadSummary> {
     const title = readMetadataTitle(row) ?? extractTitle(await tryRead(row, states.readFirstMessage));
@@ -135,7 +138,10 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
     return { ...toThreadSummary(row, title), ...(waiting_for ? { waiting_for } : {}) };
   }
 
-  /** Returns the time at which a durable call with a pending interrupt continues by itself, if there is one. */
+  /**
+   * Returns the time at which the newest durable call, if it has a pending interrupt, continues by itself as `continues_at`; an
+   * empty object if there is none.
+   */
   async function findContinuationTime(
     scope: Scope,
     { thread_id, interrupts }: ThreadRow,
@@ -145,7 +151,10 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
     return { continues_at: formatIsoTime(call.due_at) };
   }
 
-  /** Returns the filter on the metadata of threads, where runs write graph and assistant; null for an unknown assistant. */
+  /**
+   * Returns the metadata of the query with the ids of its graph and assistant, which runs write to their threads; null for an
+   * unknown assistant.
+   */
   async function toMetadataFilter({ assistant_id, graph_id, metadata }: ThreadListQuery): Promise<JsonObject | null> {
     const assistant = assistant_id === undefined ? undefined : await assistants.findId(assistant_id);
     if (assistant === null) return null;
@@ -210,6 +219,7 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
   };
 }
 
+/** Converts a row. `waiting` is true for an interrupted thread with pending interrupts. */
 function toThreadSummary(row: ThreadRow, title: string | null): ThreadSummary {
   const { assistant_id } = row.metadata;
   return {
@@ -227,8 +237,8 @@ function toThreadSummary(row: ThreadRow, title: string | null): ThreadSummary {
 }
 
 /**
- * Converts a thread that waits: its interrupts with the nodes that raised them, and its age. Nodes are null without a readable
- * state.
+ * Converts a thread that waits: its title, its interrupts with the nodes that raised them, and since when it waits. Without a
+ * readable state nodes are null, and only metadata give a title.
  */
 function toInboxThread(row: ThreadRow, state: InboxState | null, now: number): InboxThread {
   const { thread_id, graph_id, assistant_id, title } = toThreadSummary(
@@ -250,8 +260,9 @@ const readMetadataTitle = ({ metadata: { title } }: ThreadRow): string | null =>
   typeof title === "string" && title.trim() !== "" ? shortenTitle(title) : null;
 
 /**
- * Returns the text of a message in its JSON form, or in LangChain's stored form inside an object that names its class. Null
- * without text.
+ * Returns the text of a message, in one line of limited length. The message has its JSON form, LangChain's stored form inside
+ * an object that names its class, or is the content itself. Texts of several blocks are joined by a space. Returns null without
+ * text.
  */
 function extractTitle(message: Json): string | null {
   const fields = isObject(message) && !("content" in message) ? Object.values(message).find(isObject) : message;
@@ -262,7 +273,7 @@ function extractTitle(message: Json): string | null {
   return shortenTitle(texts.filter((text) => typeof text === "string").join(" "));
 }
 
-/** Returns the text in one line of limited length, or null if it is blank. */
+/** Returns the text in one line of at most `MAX_TITLE_LENGTH` characters, or null if it is blank. */
 function shortenTitle(text: string): string | null {
   const line = text
     .slice(0, 4 * MAX_TITLE_LENGTH)

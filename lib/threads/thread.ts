@@ -50,7 +50,10 @@ const MINUTE_MS = 60_000;
 /** A hundred years, in minutes: all databases and clients can represent the resulting time. */
 export const MAX_TTL_MINUTES = 52_560_000;
 
-/** Validates a time to live and converts it to milliseconds. Throws `invalid`. */
+/**
+ * Converts a time to live in minutes to milliseconds, at least 1. The strategy is `delete` by default. Throws `invalid` for a
+ * number that is not above 0 or is too large.
+ */
 export function parseTtl({ ttl, strategy = "delete" }: TimeToLive): ThreadTtl {
   if (!(ttl > 0 && ttl <= MAX_TTL_MINUTES)) {
     throw invalidFieldError("ttl", `must be a number of minutes above 0, at most ${MAX_TTL_MINUTES}`);
@@ -58,6 +61,7 @@ export function parseTtl({ ttl, strategy = "delete" }: TimeToLive): ThreadTtl {
   return { strategy, ttl_ms: Math.max(1, Math.round(ttl * MINUTE_MS)) };
 }
 
+/** Converts a stored time to live to minutes and an ISO time; null without one. */
 const toTtlJson = (ttl: ThreadRow["ttl"]): ThreadTtlJson | null =>
   ttl && {
     strategy: ttl.strategy,
@@ -79,7 +83,7 @@ export function toThreadWithState(row: ThreadRow, state: ThreadState | null, inc
   return { ...toThread(row, include), interrupts, values: state?.values ?? null };
 }
 
-/** Converts a thread without its state. `interrupts` are those of the last ended run. */
+/** Converts a row, without values. `interrupts` are those of the last ended run. `ttl` is there only if `include` names it. */
 export function toThread(row: ThreadRow, include: readonly ThreadExtra[] = []): Omit<Thread, "values"> {
   return {
     thread_id: row.thread_id,
@@ -166,7 +170,10 @@ export function createThreadSearches(storage: Storage, states: States): Internal
     }
   }
 
-  /** Returns a page of rows. A filter on values reads the states of all threads that may match. */
+  /**
+   * Returns a page of rows, 10 without a limit, with the total and the next offset, null at the end. A filter on values reads
+   * the states of all threads that may match. `check` may throw to end such a search.
+   */
   async function readPage(scope: Scope, query: ThreadSearch, check?: () => void): Promise<PageOf<ThreadRow>> {
     const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", metadata, status, ids } = query;
     const toNextOffset = (total: number): number | null => (offset + limit < total ? offset + limit : null);
@@ -181,8 +188,9 @@ export function createThreadSearches(storage: Storage, states: States): Internal
   }
 
   /**
-   * Calls `begin` with total and next offset, and then `add` with a function that reads the next thread, one after another.
-   * Unreadable states count as null.
+   * Calls `begin` with total and next offset, and then `add` with a function that reads the next thread, one after another;
+   * waits for each. The thread has the members that `select` names (else all). The state is read only if one of them needs it;
+   * one that cannot be read is logged and counts as null.
    */
   const searchEach: InternalResource<ThreadSearches>["searchEach"] = async (scope, query, { begin, add, check }) => {
     const { select, include = [] } = query;
@@ -195,6 +203,10 @@ export function createThreadSearches(storage: Storage, states: States): Internal
       isSelected("values") ||
       (extract?.readsValues ?? false) ||
       (running !== null && (isSelected("interrupts") || extract !== null));
+    /**
+     * Reads a thread, with its state only if that is needed, and returns it with the requested members. Values are null without
+     * a state.
+     */
     const pick = async (row: ThreadRow): Promise<Partial<Thread>> => {
       const thread: Thread = needsState(row)
         ? toThreadWithState(row, await states.tryReadState(row), include)
@@ -209,7 +221,10 @@ export function createThreadSearches(storage: Storage, states: States): Internal
 
   return {
     searchEach,
-    /** Returns a page of threads with the requested members. */
+    /**
+     * Returns a page of threads with the members that `select` names, else all, and the total and next offset, null at the end.
+     * Values that cannot be read are null.
+     */
     async search(scope, query = {}) {
       const items: Partial<Thread>[] = [];
       let page: Omit<PageOf<unknown>, "items"> = { total: 0, next: null };
@@ -253,7 +268,10 @@ interface Path {
   readonly steps: readonly (string | number)[];
 }
 
-/** Parses a path: a root, then `.member` and `[index]`; a negative index counts from the end. Throws `invalid`. */
+/**
+ * Parses a path: a root such as `values`, then `.member` and `[index]`; a negative index counts from the end. Throws `invalid`,
+ * with the alias, for another root or form.
+ */
 function parsePath(alias: string, text: string): Path {
   const steps: (string | number)[] = [];
   const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
@@ -267,7 +285,10 @@ function parsePath(alias: string, text: string): Path {
   return { root, steps };
 }
 
-/** Compiles paths by alias. A path to a missing value reads null. Throws `invalid` for too many or malformed paths. */
+/**
+ * Compiles paths by alias. `extractFrom` returns an object with the value of each path, null for a missing one. Throws
+ * `invalid` for too many or malformed paths.
+ */
 export function compileExtract(paths: Readonly<Record<string, string>>): {
   /** True when a path reads the state's values. */
   readonly readsValues: boolean;
@@ -285,7 +306,10 @@ export function compileExtract(paths: Readonly<Record<string, string>>): {
   };
 }
 
-/** Returns the member or element; null if there is none. Negative numbers count from the end. */
+/**
+ * Returns the member of an object for a name, or the element of a list for a number, where a negative one counts from the end;
+ * null if there is none.
+ */
 function readPathStep(value: Json, step: string | number): Json {
   if (typeof step === "number") return Array.isArray(value) ? (value.at(step) ?? null) : null;
   return isObject(value) && Object.hasOwn(value, step) ? (value[step] ?? null) : null;

@@ -8,8 +8,8 @@ const MAX_EXPIRED_THREADS = 100;
 type Ttl = Pick<TimeToLive, "strategy"> & { readonly default_ttl?: number; readonly sweep_interval_minutes?: number };
 
 /**
- * Creates the feature that gives new threads a default time to live, if one is set, and deletes or prunes expired threads at
- * intervals.
+ * Creates the feature that gives new threads a default time to live, if one is set, and deletes or reduces expired threads at
+ * intervals, every 5 minutes by default; also those with a time to live of their own.
  */
 export function threadTtlFeature({
   options,

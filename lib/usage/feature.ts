@@ -16,15 +16,15 @@ export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
   return {
     resources: { usage },
     claim: { trace: { workspace_id, project_id, counted: settings.usage.enabled } },
-    /** Returns the usage to add to the trace; an empty object if none was reported. */
+    /** Returns the model usage to add to the trace of the run; an empty object if none was reported. */
     finish(_run, _values, report) {
       const reported = report.usage();
       return reported ? { usage: reported } : {};
     },
     // Once, because the storage operation is not idempotent.
     /**
-     * Adds the usage of an attempt whose run continues to its trace. Logs a failure and does not repeat it, because the storage
-     * operation is not idempotent.
+     * Adds the model usage of an attempt whose run continues to the trace of the run. Logs a failure and does not repeat it,
+     * because the storage operation is not idempotent. Never rejects.
      */
     async onAttemptReleased({ run_id }, report) {
       const reported = report.usage();

@@ -14,9 +14,15 @@ export interface Usage {
    * (reporting is disabled) or `forbidden`.
    */
   admit(caller: Caller): void;
-  /** Returns a report. Throws `not_found` (reporting is disabled) or `forbidden`. */
+  /**
+   * Returns a report on the requested workspaces that the caller may read. Throws `usage_disabled`, `permission_missing`, and
+   * `workspace_forbidden` if the options refuse unreadable workspaces.
+   */
   report(caller: Caller, request: UsageRequest): Promise<UsageReport>;
-  /** Aggregates the traces of all closed hours. Several processes may call it at any time. */
+  /**
+   * Adds up the traces of all past hours that are not added up yet, except for hours that ended a short time ago. Several
+   * processes may call it at any time. Resolves when none is left.
+   */
   sealHours(): Promise<void>;
   /** Returns the tokens and cost reported for the run, or null before it has started. */
   traceUsage(run_id: string): Promise<TraceUsage | null>;
@@ -37,13 +43,16 @@ const LATE_COMMIT_GRACE_MS = 120_000;
 
 /** Creates the operations on usage. The code of reports is imported when one is requested. */
 export function createUsage({ storage, identity, environment, enabled, unreadable_workspaces }: UsageOptions): Usage {
-  /** Throws `usage_disabled` without usage reporting, and `permission_missing`. */
+  /** Throws `usage_disabled` if usage reporting is off, and `permission_missing` without `organization:read`. */
   function admit(caller: Caller): void {
     if (!enabled) throw new ServiceError("usage_disabled", "Usage reporting is not enabled");
     requireOrganizationPermission(caller, "organization:read");
   }
 
-  /** Returns the workspaces that the caller may read. Throws `workspace_forbidden` for another one if the option says so. */
+  /**
+   * Returns the workspaces that the caller may read, in order. For another one it throws `workspace_forbidden` if
+   * `unreadable_workspaces` is `refuse`, else omits it.
+   */
   function filterReadableWorkspaces(caller: Caller, ids: readonly string[]): readonly string[] {
     const readableIds = ids.filter((id) => caller.workspaces.get(id)?.has("workspaces:read"));
     if (readableIds.length < ids.length && unreadable_workspaces === "refuse") {

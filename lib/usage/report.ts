@@ -46,7 +46,10 @@ export interface UsageReport {
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Returns the bucket width for a range in milliseconds since 1970. */
+/**
+ * Returns the bucket width for a range: an hour below a day, a day up to 31 days, 7 days up to 93, 30 days up to 366, else 365.
+ * The times are in milliseconds.
+ */
 export function chooseStride(start: number, end: number): Stride {
   const range = end - start;
   if (range < DAY_MS) return { days: 0, hours: 1 };
@@ -62,7 +65,10 @@ export function toStrideMs({ days, hours }: Stride): number {
 
 const roundDown = (time: number, unit: number): number => Math.floor(time / unit) * unit;
 
-/** Counts usage by time and group, with the current names of the ids. Null ids have null names. */
+/**
+ * Counts usage by time and group, with the current names of the ids and with `tokens` also tokens and cost. Buckets start at
+ * the full hour or day before `start_time`; those without usage are missing. Null ids have null names.
+ */
 export async function createUsageReport(
   storage: Pick<UsageStorage, "countUsage">,
   identity: Pick<IdentityStore, "readNames">,
@@ -84,7 +90,10 @@ export async function createUsageReport(
   return { stride, usage, request };
 }
 
-/** Reads the current names of the ids. Returns a function from id to dimensions; the name is null if the id is unknown. */
+/**
+ * Reads the current names of the ids, and returns a function from id to dimensions; the name is null if the id is null or
+ * unknown. API keys have no name.
+ */
 async function createDimensionLookup(
   identity: Pick<IdentityStore, "readNames">,
   group: UsageGroup,

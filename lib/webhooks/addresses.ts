@@ -25,13 +25,16 @@ const parseIpv4 = (text: string): ipaddr.IPv4 | null =>
 const parseIpv6 = (text: string): ipaddr.IPv6 | null =>
   !text.includes("%") && ipaddr.IPv6.isValid(text) ? ipaddr.IPv6.parse(text) : null;
 
-/** Returns whether the text is a public address. IPv4 addresses that are embedded in IPv6 are not public. */
+/** Returns true if the text is a public address. Returns false for a name, and for an IPv4 address that is embedded in IPv6. */
 export function isPublicAddress(text: string): boolean {
   const address = parseAddress(text);
   return address !== null && isPublic(address);
 }
 
-/** Returns whether an address from a resolver is public. An IPv4-mapped or NAT64 address is judged by its IPv4 address. */
+/**
+ * Returns true if an address from a resolver is public; false for other text. An IPv4-mapped or NAT64 address is judged by its
+ * IPv4 address.
+ */
 export function isPublicResolvedAddress(text: string): boolean {
   const address = parseAddress(text);
   if (address === null) return false;
@@ -41,7 +44,7 @@ export function isPublicResolvedAddress(text: string): boolean {
 
 const EMBEDDING_RANGES = [ipaddr.IPv6.parseCIDR("::ffff:0:0/96"), ipaddr.IPv6.parseCIDR("64:ff9b::/96")];
 
-/** Returns true for an address of the public internet. Those of cloud services for machines do not count. */
+/** Returns true for a unicast address of the public internet. The address of Azure's service for its machines does not count. */
 function isPublic(address: Address): boolean {
   if (address.range() !== "unicast") return false;
   if (address instanceof ipaddr.IPv6) return address.match(GLOBAL_UNICAST);

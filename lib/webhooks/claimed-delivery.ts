@@ -1,6 +1,6 @@
 /** Attempts webhook deliveries and records the results. Loaded with the first delivery. */
 import type { DeliveryAttempt, DeliveryResult, DeliveryRow, DeliveryStorage, Scope } from "../storage/mod.ts";
-import { createDeliveryAttempt, type DeliveryAttemptOptions, type DeliveryAttemptResult } from "./delivery-attempt.ts";
+import { createAttemptFunction, type DeliveryAttemptOptions, type DeliveryAttemptResult } from "./delivery-attempt.ts";
 import type { WebhookSettings } from "./options.ts";
 import { redactUrl } from "./policy.ts";
 
@@ -29,17 +29,18 @@ export function createClaimedDeliverySender(
   stopSignal: AbortSignal,
 ): SendClaimedDelivery {
   const { storage, scope, environment, settings } = options;
-  const attempt = createDeliveryAttempt(options);
+  const attempt = createAttemptFunction(options);
 
   /**
-   * Sends a delivery, and stores the attempt and when the next one is due. Failures are logged, and so is a claim that was lost
-   * meanwhile: then nothing is stored.
+   * Sends a delivery, stores the attempt with the next state, and then counts it. If another process has the claim meanwhile,
+   * it logs that, stores and counts nothing. Logs failed attempts, but not aborted ones. Rejects if the attempt cannot be
+   * stored.
    */
   async function sendAndRecord(row: DeliveryRow, token: string, controller: AbortController): Promise<void> {
     const attemptedAt = environment.now();
     const result = await attempt(row, attemptedAt, controller);
     const now = environment.now();
-    const next = planNextAttempt(row, result, now, { settings, random: environment.random });
+    const next = decideNextState(row, result, now, { settings, random: environment.random });
     const { error, status, address, response_text } = result;
     const { delivery_id, attempts: number } = row;
     const attemptFields = { at: attemptedAt, status, error, duration_ms: Math.max(0, now - attemptedAt), address };
@@ -49,7 +50,7 @@ export function createClaimedDeliverySender(
       ...attemptFields,
       ...(response_text === undefined ? {} : { answer: response_text }),
     };
-    if (!(await recordAttempt(token, record, next))) {
+    if (!(await recordWithRetries(token, record, next))) {
       environment.log({ level: "warn", message: "webhook delivery claimed by another process", delivery_id });
       return;
     }
@@ -62,11 +63,14 @@ export function createClaimedDeliverySender(
     environment.log({ level, message, delivery_id, url: redactUrl(row.url), attempt: number, status, error });
   }
 
-  /** Records an attempt, with retries. Returns false if the claim has expired and another process has claimed the delivery. */
-  async function recordAttempt(token: string, attempt: DeliveryAttempt, next: DeliveryResult): Promise<boolean> {
+  /**
+   * Stores an attempt. Returns false if the claim has expired and another process has claimed the delivery. If the storage
+   * fails, tries again after a delay; throws its error after `MAX_RECORD_TRIES`, and at the first failure after a stop.
+   */
+  async function recordWithRetries(token: string, attempt: DeliveryAttempt, next: DeliveryResult): Promise<boolean> {
     for (let tries = 1; ; tries++) {
       try {
-        return await storage.finishDelivery(scope, token, attempt, next);
+        return await storage.recordDeliveryAttempt(scope, token, attempt, next);
       } catch (error) {
         if (tries === MAX_RECORD_TRIES || stopSignal.aborted) throw error;
         await new Promise<void>((resolve) => {
@@ -83,8 +87,12 @@ export function createClaimedDeliverySender(
 /** The counters of `/metrics` by state. */
 const STATE_COUNTERS = { delivered: "delivered", failed: "failed", pending: "retried" } as const;
 
-/** Returns the state of a delivery after an attempt: delivered, failed, or pending until the next attempt. */
-function planNextAttempt(
+/**
+ * Returns the state of a delivery after an attempt: delivered; failed if the failure is final or the schedule has no further
+ * delay; else pending until the next attempt. That waits the delay of the schedule with jitter, or `Retry-After` of a 429 or
+ * 503 if longer. An aborted attempt is pending and does not count.
+ */
+function decideNextState(
   row: DeliveryRow,
   result: DeliveryAttemptResult,
   now: number,
@@ -99,13 +107,19 @@ function planNextAttempt(
   return { state: "pending", due_at: now + Math.max(jitteredDelay, requestedDelay) };
 }
 
-/** Returns the milliseconds to wait, of a number of seconds or a date; NaN for another text. May be negative. */
+/**
+ * Returns the milliseconds to wait, for a number of seconds or an HTTP date, which may be in the past: then it is negative.
+ * Returns NaN for other text.
+ */
 function parseRetryAfter(text: string, now: number): number {
   if (/^\d+$/.test(text)) return Number(text) * 1000;
   return /^[A-Z][a-z]+,? .*\d/.test(text) ? Date.parse(text) - now : Number.NaN;
 }
 
-/** Returns the delay of a `Retry-After` header in milliseconds, within bounds, or 0 if it is neither seconds nor a date. */
+/**
+ * Returns the delay of a `Retry-After` header in milliseconds, within `RETRY_AFTER_RANGE_MS`; 0 for null and if it is neither
+ * seconds nor a date.
+ */
 function readRetryAfterMs(text: string | null, now: number): number {
   if (text === null) return 0;
   const delay = parseRetryAfter(text.trim(), now);

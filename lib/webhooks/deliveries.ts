@@ -44,7 +44,10 @@ export interface DeliveryListQuery extends CursorQuery {
   readonly thread_id?: string;
 }
 
-/** Returns deliveries, newest first. Throws `invalid` (the cursor). */
+/**
+ * Returns a page of deliveries, newest first, 50 without a limit. `next` is the cursor of the next page; null if this one is
+ * not full. Throws `invalid` for a wrong cursor.
+ */
 export async function listDeliveries(
   storage: DeliveryStorage,
   scope: Scope,
@@ -73,6 +76,7 @@ export async function findDelivery(
   };
 }
 
+/** Converts a row. Redacts the query of the URL. Only a pending delivery has a time of its next attempt. */
 function toDeliverySummary(row: DeliveryRow): DeliverySummary {
   return {
     delivery_id: row.delivery_id,

@@ -35,6 +35,7 @@ export interface DeliveryAttemptResult {
   readonly response_text?: string;
 }
 
+/** Returns a failed result, which a retry may mend, without status and address unless `options` has them. */
 const createFailure = (error: string, options: Partial<DeliveryAttemptResult> = {}): DeliveryAttemptResult => ({
   error,
   status: null,
@@ -49,15 +50,15 @@ const createFailure = (error: string, options: Partial<DeliveryAttemptResult> = 
  * even if the receiver or a function of the host hangs.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createDeliveryAttempt(
+export function createAttemptFunction(
   options: DeliveryAttemptOptions,
 ): (row: DeliveryRow, attemptedAt: number, controller: AbortController) => Promise<DeliveryAttemptResult> {
   const { environment, settings } = options;
   const { timeout_ms } = settings;
 
   /**
-   * Attempts a delivery. Resolves with a failure when the time is over, which also aborts the request, when `controller` aborts,
-   * and for any error.
+   * Attempts a delivery. Always resolves, with a failure for any error: `timeout` when the time is over, which also aborts
+   * `controller`, and `aborted` when `controller` aborts, without waiting for the request.
    */
   function attemptWithTimeout(
     row: DeliveryRow,
@@ -70,6 +71,7 @@ export function createDeliveryAttempt(
         resolve(createFailure("timeout"));
         controller.abort();
       });
+      /** Cancels the timeout and resolves with the result, which has no effect after the first call. */
       const settle = (result: DeliveryAttemptResult): void => {
         cancelTimeout();
         resolve(result);
@@ -83,8 +85,9 @@ export function createDeliveryAttempt(
   }
 
   /**
-   * Checks the URL and the resolved addresses, signs the body and sends it, to the service's own handler for a loopback path. A
-   * refused URL is a final failure. Rejects with a SendError.
+   * Checks the URL and the resolved addresses, signs the body and sends it; a loopback path goes to the service's own handler,
+   * with the depth of the chain. Returns a final failure for a refused URL or address, another one if the name has no address.
+   * The result may have the start of the response. Rejects for errors of the request.
    */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one delivery, in their order
   async function attempt(row: DeliveryRow, attemptedAt: number, signal: AbortSignal): Promise<DeliveryAttemptResult> {
@@ -117,7 +120,10 @@ export function createDeliveryAttempt(
     return { ...toResult(response), ...(response_text === null ? {} : { response_text }) };
   }
 
-  /** Calls the handler of the service with the request, and returns its status as the result. Fails without such a handler. */
+  /**
+   * Calls the handler of the service with the request, and returns its status as the result. Returns a failure without such a
+   * handler, and a final one for a path that leads to another origin. Rejects if the handler does.
+   */
   async function sendToLoopback(
     path: string,
     request: RequestInit & { readonly signal: AbortSignal },
@@ -131,8 +137,8 @@ export function createDeliveryAttempt(
   }
 
   /**
-   * Returns the headers, with signatures if there are secrets. Configured headers come last and may replace the user agent. The
-   * names of the other defaults are reserved.
+   * Returns the headers, with time and signatures if there are secrets. Configured headers come last and replace defaults of
+   * the same name; validation has reserved all of these names but the user agent.
    */
   async function createHeaders(
     row: DeliveryRow,
@@ -166,7 +172,10 @@ export function createDeliveryAttempt(
   return attemptWithTimeout;
 }
 
-/** Returns the result for a response. Redirects are not followed and count as failures. */
+/**
+ * Returns success for a status from 200 to 299, else the failure `bad_status`, final for 410. Redirects are not followed and
+ * count as failures.
+ */
 function toResult({
   status,
   retry_after,
@@ -180,7 +189,10 @@ function toResult({
   return createFailure("bad_status", { status, retry_after, address, final: status === 410 });
 }
 
-/** Returns the text of a body without the values of configured headers, which a receiver may echo, or null for other bytes. */
+/**
+ * Returns the text of a body, or null if it is empty or has a NUL. Replaces the values of configured headers, which a receiver
+ * may echo, by `***`, also one that the end of the text cuts.
+ */
 function readResponseText(start: Uint8Array, { headers }: WebhookSettings): string | null {
   let text = new TextDecoder().decode(start.subarray(0, MAX_RESPONSE_BYTES));
   if (text === "" || text.includes("\0")) return null;
@@ -194,13 +206,17 @@ function readResponseText(start: Uint8Array, { headers }: WebhookSettings): stri
   return text;
 }
 
+/** Returns the failure for an error: code and address of a SendError, else `network_error`. */
 function toFailure(cause: unknown): DeliveryAttemptResult {
   return cause instanceof SendError
     ? createFailure(cause.code, { address: cause.address })
     : createFailure("network_error");
 }
 
-/** Reads at most 2 KiB of the body and cancels the rest. An error of the body does not change the result. */
+/**
+ * Reads at most about 2 KiB of the body, discards them, and cancels the rest, so that the handler can finish. Always resolves:
+ * at the end of the body, after an error, and when `signal` aborts.
+ */
 async function readBodyStart({ body }: Response, signal: AbortSignal): Promise<void> {
   if (!body) return;
   const reader = body.getReader();
@@ -236,8 +252,9 @@ type PayloadWithoutValues = Omit<WebhookPayload, "values">;
 const MAX_PAYLOAD_BYTES = 5 * 1024 * 1024;
 
 /**
- * Returns the body as JSON. It depends only on the row, so each attempt has the same bytes: `webhook_sent_at` is the time of the
- * first one. Values that make it too large are null, with `values_omitted`. Call it after the first attempt has started.
+ * Returns the body as JSON. It depends only on the row, so each attempt has the same bytes: `webhook_sent_at` is the time of
+ * the first one, which must have started. Values that make it too large are null, with `values_omitted`. The body of a
+ * stateless run has no values.
  */
 export function buildPayload(row: DeliveryRow): string {
   const { run } = row;

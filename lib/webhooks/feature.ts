@@ -30,6 +30,7 @@ export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> 
   const { loopback, policy } = webhooks;
   let loadedTransport: ReturnType<typeof createSystemTransport> | undefined;
   // Loaded by the first attempt: on Bun it takes as long as half of the start.
+  /** Returns the transport of the options, else that of the system; null on runtimes without one. Keeps it for later calls. */
   const transport: DeliveryAttemptOptions["transport"] = async () => {
     loadedTransport ??= webhooks.transport ? Promise.resolve(webhooks.transport) : createSystemTransport();
     return await loadedTransport;
@@ -43,8 +44,9 @@ export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> 
   return {
     resources: { webhooks: sender },
     /**
-     * Returns the webhook or push of a new run; nothing without one and with webhooks disabled. Throws `invalid` for a chain that
-     * is too deep, `webhook_refused` for a URL that the policy refuses.
+     * Returns the push or else the webhook of a new run as stored; an empty object without one and, for a webhook, with
+     * webhooks disabled. Throws `invalid` for a chain that is too deep, and `webhook_refused` for a URL that the policy
+     * refuses.
      */
     prepare(
       { webhook: url = null }: { readonly webhook?: string | null },
@@ -76,7 +78,10 @@ export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> 
 /** Returns true if the run may have push configurations: any process can add one to its task while it executes. */
 const mayHavePushConfig = ({ metadata }: RunRow): boolean => metadata.created_by === "a2a";
 
-/** Returns the state as the payload contains it. */
+/**
+ * Returns the JSON text of the state, null without a state. Text of more than `MAX_VALUES_CHARS` characters is null too, and
+ * `omitted`.
+ */
 function toStoredValues(values: Json | undefined): NonNullable<FinishRun["values"]> {
   const json = values === undefined ? null : JSON.stringify(values);
   const isOmitted = json !== null && json.length > MAX_VALUES_CHARS;

@@ -90,8 +90,9 @@ interface HttpRequestOptions {
 }
 
 /**
- * Sends one request to one of these addresses, without keep-alive and proxies. Resolves with the status and the start of the
- * body, also if the body fails, and closes the connection. Rejects with a SendError: timeout, network error or abort.
+ * Sends one request to one of these addresses, without keep-alive and proxies, and closes the connection. Resolves with the
+ * status and at most 2 KiB of the body, also if the body fails. Rejects with a SendError when a timeout passes, the network
+ * fails or `signal` aborts.
  */
 export function sendHttpRequest({
   http,
@@ -172,7 +173,7 @@ export function sendHttpRequest({
 
 const isAddress = (host: string): boolean => host.includes(":") || /^[\d.]+$/.test(host);
 
-/** Returns a lookup function that gives these addresses for any name. */
+/** Returns a lookup function that gives these addresses for any name: all of them, or the first if it is asked for one. */
 function createFixedLookup(addresses: readonly string[]): Lookup {
   const all = addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
   return (_host, options, callback) => {

@@ -126,7 +126,10 @@ export const webhooksSchema: Section = strictSection({
 });
 const SCHEMA = strictSection({ webhooks: webhooksSchema, http: strictSection({ disable_webhooks: flag }) });
 
-/** Returns the type of a finding: unknown_option, or one with the name of the option, such as invalid_allowed_port. */
+/**
+ * Returns the type of a finding: `unknown_option`, or one with the name of the option, in the singular for lists such as
+ * `invalid_allowed_port`.
+ */
 function toIssueType({ loc, type }: InputIssue): string {
   const name = loc.findLast((part) => typeof part === "string");
   return type === UNKNOWN_OPTION ? type : `invalid_${name}`.replace(/^(invalid_allowed_.*)s$/, "$1");
@@ -157,7 +160,10 @@ export function validateWebhooks(
   };
 }
 
-/** Returns the headers with environment variables that any public host could receive: without `allowed_domains`, runs choose the host. */
+/**
+ * Returns the names of headers with environment variables that any public host could receive, because runs choose the host
+ * without `allowed_domains`. Returns none with `allowed_domains` or with webhooks disabled.
+ */
 export function findExposedHeaders({ headers }: WebhookOptions, { policy }: WebhookSettings): readonly string[] {
   if (policy.disabled || policy.allowed_domains.length > 0) return [];
   return Object.entries(headers ?? {}).flatMap(([name, value]) => (value.includes("${{") ? [name] : []));
@@ -175,7 +181,10 @@ export function decodeSecret(secret: string): Uint8Array | null {
   }
 }
 
-/** Returns the bytes of the secrets, with templates filled in. Reports invalid ones and leaves them out. */
+/**
+ * Returns the bytes of the secrets, with templates filled in; none without the option. Reports invalid secrets and an empty
+ * list, and leaves them out.
+ */
 function resolveSecrets(input: unknown, prefixes: Prefixes, env: EnvVars, report: Report): readonly Uint8Array[] {
   if (input === undefined) return [];
   const location = ["webhooks", "signing_secret"];
@@ -224,7 +233,9 @@ const EDGES = /^[\t\n\r ]+|[\t\n\r ]+$/g;
 
 const HEADERS = ["webhooks", "headers"];
 
-/** Fills in the templates of the headers. Reports invalid and repeated headers and leaves them out. */
+/**
+ * Returns names and values of the headers, with templates filled in. Reports invalid and repeated headers, and leaves them out.
+ */
 export function resolveHeaders(headers: unknown, prefixes: Prefixes, env: EnvVars, report: Report): ResolvedHeaders {
   if (headers === undefined) return [];
   if (!isObject(headers)) {
@@ -248,7 +259,8 @@ type Prefixes = readonly string[] | null;
 const isPrefix = (value: unknown): value is string => typeof value === "string" && NAME.test(value);
 
 /**
- * Returns the prefixes of variables that templates may read, a default without the option. Reports invalid ones and returns null.
+ * Returns the prefixes of variables that templates may read: a default if the option is undefined. Returns null, and reports a
+ * problem, if one of them is invalid or the list is empty.
  */
 export function readPrefixes(env_prefix: unknown, report: Report): Prefixes {
   if (env_prefix === undefined) return [DEFAULT_ENV_PREFIX];
@@ -260,8 +272,9 @@ export function readPrefixes(env_prefix: unknown, report: Report): Prefixes {
 }
 
 /**
- * Replaces every `${{ env.NAME }}` of the text, once. Names must start with a prefix. Returns null after reporting a problem, and
- * with null for the prefixes, whose problem `readPrefixes` has reported: then no variable is read.
+ * Replaces every `${{ env.NAME }}` of the text; templates in the values of variables stay. Reports a malformed template and a
+ * variable that cannot be read, and returns null. With null for the prefixes it returns null for any template, without a
+ * report.
  */
 function resolveTemplate(loc: InputIssue["loc"], text: string, variables: Variables): string | null {
   const { report } = variables;
@@ -285,7 +298,10 @@ function resolveTemplate(loc: InputIssue["loc"], text: string, variables: Variab
   return readable ? value + text.slice(position) : null;
 }
 
-/** Returns the value of a variable. Reports one that is not set, is empty or has no allowed prefix, and returns null. */
+/**
+ * Returns the value of a variable. Reports one that is not set, is empty or has no allowed prefix, and returns null. With null
+ * for the prefixes it returns null without a report.
+ */
 function readVariable(loc: InputIssue["loc"], name: string, { prefixes, env, report }: Variables): string | null {
   if (prefixes === null) return null;
   if (!prefixes.some((prefix) => name.startsWith(prefix))) {
@@ -302,7 +318,7 @@ function readVariable(loc: InputIssue["loc"], name: string, { prefixes, env, rep
 /** Strips the white space that `fetch` would strip. */
 const trimEdges = (value: string): string => value.replace(EDGES, "");
 
-/** Returns true for a valid header name. Reports one that is invalid, reserved or repeated. */
+/** Returns true for a valid header name. Reports one that is invalid, reserved or repeated, and returns false. */
 function isUsableName(loc: InputIssue["loc"], name: string, isRepeated: boolean, report: Report): boolean {
   if (!TOKEN.test(name)) report(loc, "invalid_header_name", "is not a valid HTTP header name");
   else if (RESERVED.test(name)) report(loc, "reserved_header", "is set by the service: remove it");

@@ -103,8 +103,8 @@ export function createUrlPolicy(options: WebhookUrlOptions = {}, disabled = fals
 }
 
 /**
- * Decides whether a run may use this URL. Does no DNS lookup: `checkAddresses` checks the addresses before each attempt. The first
- * failed check gives the reason.
+ * Decides whether a run may use this URL: `accept` with the destination, `reject` with the first reason, or `ignore` if
+ * webhooks are disabled. Does no DNS lookup: `checkAddresses` checks the addresses before each attempt.
  */
 export function checkUrl(policy: WebhookPolicy, raw: string): UrlVerdict {
   if (policy.disabled) return { verdict: "ignore", reason: "webhooks_disabled" };
@@ -114,8 +114,9 @@ export function checkUrl(policy: WebhookPolicy, raw: string): UrlVerdict {
 }
 
 /**
- * Decides whether to send to a host with these addresses: all must be public. Connect only to `connect_to`. A host that is an
- * address (`literalAddress`) needs no lookup and is checked the same way.
+ * Decides whether to send to a host with these addresses: `send` with all of them as `connect_to`, `reject` if one of them is
+ * not public (unless the policy allows private networks), `retry` without any. Connect to no other address. A host that is an
+ * address (`findLiteralAddress`) is checked the same way.
  */
 export function checkAddresses(policy: WebhookPolicy, addresses: readonly string[]): AddressVerdict {
   if (addresses.length === 0) return { verdict: "retry", reason: "dns_failed" };
@@ -148,7 +149,10 @@ export function normalizeDomain(entry: string): string | null {
   return DOTTED_DECIMAL.test(host) && host !== text.replace(/\.$/, "") ? null : host;
 }
 
-/** Parses a URL or the path of a loopback. Returns the destination without its fragment, or the reason why it is refused. */
+/**
+ * Returns the destination of a URL, or of the path of a loopback, which begins with one slash, without its fragment. Returns
+ * the first reason why it is refused as a string.
+ */
 function parseDestination(policy: WebhookPolicy, raw: string): Destination | RefusalReason {
   if (raw === "") return "empty";
   if (isLongerThan(raw, policy.max_url_length)) return "too_long";
@@ -208,7 +212,7 @@ function findHostProblem(policy: WebhookPolicy, host: string, authority: string)
   return isPublicName(host) ? null : "host_not_public";
 }
 
-/** Returns null if the parser refuses the text. */
+/** Returns the URL, or null if the parser refuses the text or the host has an invalid `xn--` label. */
 function parseUrl(text: string): URL | null {
   try {
     const url = new URL(text);
@@ -223,7 +227,10 @@ function parseUrl(text: string): URL | null {
 
 const readHost = (url: URL): string => url.hostname.replace(/\.$/, "");
 
-/** Returns the URL with the host that was checked, without its trailing dot and fragment. */
+/**
+ * Returns the URL without its fragment and with the host that was checked, without a trailing dot. Changes `url` itself if its
+ * host differs.
+ */
 function toHref(url: URL, host: string): string {
   if (url.hostname !== host) url.hostname = host;
   return omitFragment(url.href);
@@ -248,7 +255,10 @@ const isPublicName = (name: string): boolean =>
 const isAllowedPort = ({ allowed_ports }: WebhookPolicy, scheme: "http" | "https", port: number): boolean =>
   port !== 0 && (allowed_ports ? allowed_ports.includes(port) : port === DEFAULT_PORT[scheme]);
 
-/** Returns the URL for logs and responses, with `?…` for its query, which can contain a secret of the receiver. */
+/**
+ * Returns the URL for logs and responses, without its fragment and with `?…` for its query, which can contain a secret of the
+ * receiver.
+ */
 export function redactUrl(url: string): string {
   const end = url.search(/[?#]/);
   return end < 0 ? url : `${url.slice(0, end)}${url[end] === "?" ? "?…" : ""}`;

@@ -25,7 +25,10 @@ export interface Pushes {
   notifyCancelled(task: Pick<PushRow, "thread_id" | "task_id">): Promise<void>;
 }
 
-/** Validates the URL and returns a push configuration with a new id. Throws `webhook_refused`. */
+/**
+ * Validates the URL and returns a push configuration with a new id and its host. Stores nothing. Throws `webhook_refused`, also
+ * for a loopback path and with webhooks disabled.
+ */
 export function createPush(policy: WebhookPolicy, environment: Pick<Environment, "uuid">, push: PushRequest): NewPush {
   const verdict = checkUrl(policy, push.url);
   if (verdict.verdict !== "accept") throw refusedUrlError(verdict.verdict === "reject" ? verdict.reason : "disabled");
@@ -52,8 +55,8 @@ export function createPushes({ storage, environment, policy }: PushOptions) {
 
   return {
     /**
-     * Stores a push configuration, or replaces the one with its id. Throws `webhook_refused`, `not_found`, `invalid` (too many)
-     * or `conflict`.
+     * Stores a push configuration, or replaces the one with its id. Throws `webhook_refused` for its URL, `not_found` without
+     * the task, `invalid` if the task has too many, and `conflict` if the newest run of the task was deleted.
      */
     async setPush(scope: Scope, { last_run, thread_id, ...push }: Omit<PushRow, "push_id" | "host">): Promise<void> {
       const row: PushRow = { ...createPush(policy, environment, push), ...push, last_run, thread_id };
@@ -69,7 +72,10 @@ export function createPushes({ storage, environment, policy }: PushOptions) {
     },
     listPushes: (scope: Scope, { task_id }: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]> =>
       storage.listPushes(scope, task_id),
-    /** Deletes a push configuration if it exists. Throws `not_found` without the task. */
+    /**
+     * Deletes a push configuration; has no effect if there is none with this id. Throws `not_found` if the task does not exist
+     * or is not visible.
+     */
     async removePush(scope: Scope, push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void> {
       await requireTask(scope, push.task_id);
       await storage.removePush(scope, push);

@@ -13,7 +13,10 @@ import { createPushes, type Pushes } from "./pushes.ts";
 
 let claimedDeliveryModule: Promise<typeof import("./claimed-delivery.ts")> | undefined;
 
-/** Loads the module and caches the promise, because on Deno each import takes a tick of the event loop. */
+/**
+ * Imports the module at the first call and returns that promise again for later ones, because on Deno each import takes a tick
+ * of the event loop.
+ */
 export function loadClaimedDelivery(): Promise<typeof import("./claimed-delivery.ts")> {
   claimedDeliveryModule ??= import("./claimed-delivery.ts");
   return claimedDeliveryModule;
@@ -106,8 +109,8 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
   }
 
   /**
-   * Claims and starts due deliveries up to the concurrency. Returns the delay before the next claim in milliseconds. Rejects if
-   * the storage fails.
+   * Claims due deliveries up to the concurrency and starts to send them. Returns the delay before the next claim in
+   * milliseconds, without waiting for them. Rejects if the storage fails.
    */
   async function claim(): Promise<number> {
     pollAgain = false;
@@ -139,8 +142,8 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
   }
 
   /**
-   * Sends a claimed delivery in the background, at once aborted on shutdown, and polls again at its end. Logs a failure to record
-   * it.
+   * Counts and sends a claimed delivery in the background, and polls again at its end. During a stop the attempt is aborted at
+   * once. Logs a failure to record it.
    */
   function startDelivery(sendClaimed: SendClaimedDelivery, row: DeliveryRow, token: string): void {
     const controller = new AbortController();
@@ -155,7 +158,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     sending.set(controller, done);
   }
 
-  /** Returns the delivery of a run. Throws `not_found`. */
+  /** Returns the delivery of a run with its attempts. Throws `not_found` if it has none or is not visible. */
   async function get(scope: Scope, run_id: string): Promise<DeliveryDetail> {
     const { findDelivery } = await import("./deliveries.ts");
     const delivery = await findDelivery(storage, scope, run_id.toLowerCase());
@@ -164,8 +167,8 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
   }
 
   /**
-   * Polls if a delivery is due, also if that cannot be read. Reads before it claims, because usually the other process has sent
-   * everything.
+   * Polls if a delivery is due, and if that cannot be read. Reads before it claims, because usually the process in which the
+   * run ended has sent everything.
    */
   async function pollForRemoteRuns(): Promise<void> {
     cancelRemotePoll = null;
@@ -198,7 +201,10 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     },
     get,
     list: async (scope, query = {}) => (await import("./deliveries.ts")).listDeliveries(storage, scope, query),
-    /** Makes a delivery due again. Throws `not_found`, or `delivery_active` while it is being sent. */
+    /**
+     * Makes a delivery of any state due now, with a new retry series. Throws `not_found`, or `delivery_active` while it is
+     * being sent.
+     */
     async redeliver(scope, run_id) {
       const id = run_id.toLowerCase();
       if (await storage.redeliver(scope, id, environment.now())) return;

@@ -18,7 +18,10 @@ interface Dns {
 const importBuiltin = <Module>(name: string): Promise<Module> =>
   import(/* webpackIgnore: true */ /* @vite-ignore */ name) as Promise<Module>;
 
-/** Returns the transport by `node:http`, or null on runtimes without it. */
+/**
+ * Returns the transport by the resolver and the HTTP clients of `node:`. Returns null if the runtime lacks one of these
+ * modules.
+ */
 export async function createSystemTransport(
   environment: Pick<Environment, "timer"> = systemEnvironment(),
 ): Promise<{ readonly resolve: ResolveHost; readonly send: SendRequest } | null> {
@@ -31,7 +34,7 @@ export async function createSystemTransport(
     return {
       // The system's resolver instead of DNS queries: it reads /etc/hosts too. Its results are checked like any other.
       resolve: async (host) => (await dns.lookup(host, { all: true, verbatim: true })).map(({ address }) => address),
-      /** Sends the request to one of the checked addresses, over Node's HTTP client, which is loaded at the first call. */
+      /** Sends the request to one of the checked addresses. Rejects with a SendError, as `sendHttpRequest` does. */
       async send(request, addresses, signal) {
         const { sendHttpRequest } = await import("./http-client.ts");
         const { protocol } = new URL(request.url);

@@ -27,7 +27,7 @@ export const DETAILS: Readonly<Record<ErrorReason, string>> = {
   conflict: "The task has changed: read it and try again",
   already_exists: `Thread ${THREAD} already exists`,
   event_answered: "Another event has come to this address",
-  default_assistant: "Assistant chat is the default assistant of a graph and cannot be deleted",
+  default_assistant: "Assistant agent is the default assistant of a graph and cannot be deleted",
   delivery_active: `Webhook delivery ${RUN} is being sent: retry later`,
   idempotent_run_gone: "The run that was made with this Idempotency-Key is gone",
   interrupt_already_answered: `Run ${RUN} answers this interrupt already`,

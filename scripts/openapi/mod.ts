@@ -1,6 +1,7 @@
 /**
  * Writes lib/http/openapi.json from the route table, the texts and examples of operations, the schemas that check requests, and the
- * schemas of the answers; and the list of routes in docs/reference/http-routes.md.
+ * schemas of the answers; the list of routes in docs/reference/http-routes.md, and the fields of run requests in
+ * docs/reference/run-requests.md.
  *
  *   node scripts/openapi/mod.ts [--check]     --check: writes nothing, and fails where a file differs
  */
@@ -17,6 +18,7 @@ import { platformSchemas } from "./platform.ts";
 import { createRequestSchema, REQUESTS } from "./requests.ts";
 import { createSuccesses, hidesRoutes, SharedParts } from "./responses.ts";
 import { routesPage } from "./routes-page.ts";
+import { runFieldsPage } from "./run-fields.ts";
 import { schemas } from "./schemas.ts";
 import { TAGS } from "./tags.ts";
 
@@ -139,6 +141,7 @@ function writeFiles(isCheck: boolean): void {
   const files = {
     "lib/http/openapi.json": `${JSON.stringify(document, null, 1)}\n`,
     "docs/reference/http-routes.md": routesPage(ROUTES, document),
+    "docs/reference/run-requests.md": runFieldsPage(document),
   };
   for (const [path, text] of Object.entries(files)) {
     const file = new URL(path, root);

@@ -1,4 +1,4 @@
-/** Chats that outlive the process: `kill -9`, and a deploy in the middle. */
+/** Chats that outlive the process: `kill -9`, and a restart after SIGTERM as in a deploy. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -81,9 +81,11 @@ describe("a chat of the AI SDK after kill -9", () => {
     const stored = (await (await fetch(`${url}/ai/clerk/chat/c`)).json()) as Pick<AnyChat, "messages">;
     assert.deepEqual(stored.messages, plain(chat.messages));
   });
+});
 
+describe("a chat of the AI SDK whose server restarts after SIGTERM", () => {
   for (const version of [7, 6, 5] as const) {
-    it(`resumes by itself with resumingFetch (${version})`, async () => {
+    it(`continues its stream by itself with resumingFetch (${version})`, async () => {
       using folder = createTemporaryFolder();
       const file = join(folder.path, "chat.db");
       await using first = serve(file);

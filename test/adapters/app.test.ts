@@ -7,7 +7,7 @@ import { Annotation, END, MessagesAnnotation, START, StateGraph } from "@langcha
 import { createReactAgent } from "@langchain/langgraph/prebuilt";
 import { type App, type AppOptions, createApp } from "../../adapters/app.ts";
 import { serve } from "../../adapters/node/mod.ts";
-import { ConfigError, type FunctionJob } from "../../lib/mod.ts";
+import { agent, ConfigError, type FunctionJob } from "../../lib/mod.ts";
 import { createTemporaryFolder, runtime } from "../support/programs.ts";
 
 const quiet = { environment: { log() {} } };
@@ -240,6 +240,26 @@ describe(`createApp on ${runtime}`, () => {
         'agents: the graph id "a/b" cannot stand in a URL path',
       ],
     );
+    assert.ok(!existsSync(file));
+  });
+
+  it("refuses what is no agent (W3) and misspelt settings (W35, W37), and opens no database", async () => {
+    using folder = createTemporaryFolder();
+    const file = join(folder.path, "never.db");
+    const agents = {
+      file: "agent.ts",
+      called: { agent: echo, max_atempts: 1 },
+      typed: { ...agent({ max_attempts: 1 }, echo), timeoutMs: 5 },
+      drawn: { graph: builder, timeout: 1 },
+      made: { graph: () => builder.compile(), mcp: { model_may_anwser: true } },
+    };
+    assert.deepEqual(await findProblems({ database: file, agents }), [
+      "agents.file: is neither a function nor a LangGraph.js graph. Give a function, a graph, { agent: function } or { graph: graph or factory }",
+      "agents.called.max_atempts: unknown option; did you mean max_attempts?",
+      "agents.typed.timeoutMs: unknown option; did you mean timeout_ms?",
+      "agents.drawn.timeout: unknown option; did you mean timeout_ms?",
+      "agents.made.mcp.model_may_anwser: unknown option; did you mean model_may_answer?",
+    ]);
     assert.ok(!existsSync(file));
   });
 

@@ -12,7 +12,7 @@ import { openBrowser } from "./browser.ts";
 const { identity, keys } = testAccounts({ keys: { ann: {} } });
 const KEY = keys.ann as string;
 const agents = {
-  async *chat() {
+  async *agent() {
     yield "Hello, ";
     yield "what can I do?";
   },

@@ -12,8 +12,10 @@ import {
 import { type Client, ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory } from "@a2a-js/sdk/client";
 import { legacyPushNotificationToV1StreamResponse } from "@a2a-js/sdk/compat/v0_3";
 import { Webhook } from "standardwebhooks";
+import { z } from "zod";
 import { type Listener, serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
+import { agent } from "../../lib/mod.ts";
 import type { WebhookOptions } from "../../lib/webhooks/options.ts";
 import { AGENTS } from "../lib/http/endpoints/a2a/a2a.harness.ts";
 import { type TestService, testService } from "../suite/mod.ts";
@@ -63,7 +65,11 @@ describe("an A2A client", () => {
       signing_secret: SECRET,
       url: { allow_private_network: true, allowed_ports: [receiver.port] },
     };
-    const agents = { ...AGENTS, tells: createTeller, slow: stops.agent };
+    const refund = agent({ input: z.object({ order: z.string(), cents: z.number() }) }, () => ({ paid: true }));
+    const text = agent({ input: z.string(), description: "Reads a text" }, () => ({ read: true }));
+    const chat = agent({ input: z.object({ messages: z.array(z.unknown()) }) }, () => "You said it");
+    const typed = { refund, text, chat };
+    const agents = { ...AGENTS, ...typed, tells: createTeller, slow: stops.agent };
     test = await testService({ agents, webhooks, environment: { log: () => {} } });
     server = await serve(createHandler(test.service, { prefix: "/agents" }), { port: 0, hostname: "127.0.0.1" });
   });
@@ -74,13 +80,13 @@ describe("an A2A client", () => {
     await receiver.close();
   });
 
-  async function createClient(agent: string, version: "1.0" | "0.3"): Promise<Client> {
+  async function createClient(name: string, version: "1.0" | "0.3"): Promise<Client> {
     const legacyCompat = { enabled: true };
     const factory = new ClientFactory({
       transports: [new JsonRpcTransportFactory({ legacyCompat })],
       cardResolver: new DefaultAgentCardResolver({ legacyCompat }),
     });
-    const url = `${server.url}/agents/a2a/${agent}/`;
+    const url = `${server.url}/agents/a2a/${name}/`;
     if (version === "1.0") return await factory.createFromUrl(url);
     const card = await fetch(`${url}.well-known/agent-card.json`, { headers: { "a2a-version": "0.3" } });
     return await factory.createFromAgentCard((await card.json()) as AgentCard);
@@ -109,6 +115,26 @@ describe("an A2A client", () => {
         const { tasks, totalSize } = await client.listTasks(ListTasksRequest.fromJSON({ contextId }));
         assert.deepEqual([tasks.map(({ id }) => id), totalSize], [[second.id, first.id], 2]);
       }
+    });
+
+    it(`${version}: reads in the card that an agent takes no messages, which refuses one with the same reason`, async () => {
+      const reasons = {
+        refund: "The agent takes no messages: its input has order, cents, and A2A needs a member messages",
+        text: "The agent takes no messages: its input is no object with messages, and A2A needs a member messages",
+      };
+      for (const [name, reason] of Object.entries(reasons)) {
+        const client = await createClient(name, version);
+        const { description, defaultInputModes, skills } = await client.getAgentCard();
+        assert.equal(description, `${name === "text" ? "Reads a text" : "Agent `refund`"}\n\n${reason}.`);
+        assert.deepEqual([defaultInputModes, skills.map((skill) => skill.inputModes)], [[], [[]]]);
+        assert.equal(skills[0]?.description, description);
+        await assert.rejects(client.sendMessage(message("Hi")), (error: Error) => error.message.includes(reason));
+        assert.equal((await test.service.runs.search({ assistant_id: name })).items.length, 0);
+      }
+      const client = await createClient("chat", version);
+      const card = await client.getAgentCard();
+      assert.deepEqual([card.description, card.defaultInputModes], ["Agent `chat`", ["text/plain"]]);
+      assert.equal(joinText((await send(client, message("Hi"))).artifacts[0]?.parts), "You said it");
     });
 
     it(`${version}: streams a response`, async () => {

@@ -54,6 +54,19 @@ async function collect<Item>(stream: AsyncIterable<Item> | Promise<AsyncIterable
 
 for (const [name, Sdk] of Object.entries(SDKS)) {
   describe(`RemoteGraph over ${name}`, () => {
+    it("is a node of a graph that is served elsewhere", async () => {
+      await using world = await open(Sdk);
+      const graph = new StateGraph(MessagesAnnotation)
+        .addNode("far", world.remote("chat") as never)
+        .addEdge(START, "far" as typeof START)
+        .compile();
+      await using elsewhere = await testService({ agents: { near: graph } });
+      assert.deepEqual(readContents(await elsewhere.service.runs.run("near", { messages: "hi" })), [
+        "hi",
+        "You said: hi",
+      ]);
+    });
+
     it("is invoked with a thread, which it creates, and without one", async () => {
       await using world = await open(Sdk);
       const chat = world.remote("chat");

@@ -26,10 +26,10 @@ function gate(): {
   readonly open: () => void;
   readonly passed: Promise<void>;
   readonly reached: Promise<void>;
-  readonly visibility: () => void;
+  readonly reach: () => void;
 } {
   const [passed, reached] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  return { open: passed.resolve, passed: passed.promise, visibility: reached.resolve, reached: reached.promise };
+  return { open: passed.resolve, passed: passed.promise, reach: reached.resolve, reached: reached.promise };
 }
 
 describe("runs", () => {
@@ -112,7 +112,7 @@ describe("runs", () => {
     const agents = {
       async slow({ messages }: FunctionJob) {
         if (messages.length === 1) {
-          first.visibility();
+          first.reach();
           await first.passed;
         }
         return `seen ${messages.length}`;
@@ -226,7 +226,7 @@ describe("runs", () => {
     const agents = {
       async *slow({ signal }: FunctionJob) {
         yield { step: 1 };
-        here.visibility();
+        here.reach();
         await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
         reason = signal.reason;
         yield { step: 2 };
@@ -272,7 +272,7 @@ describe("runs", () => {
     const here = gate();
     const agents = {
       async slow({ signal }: FunctionJob) {
-        here.visibility();
+        here.reach();
         await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
         return "late";
       },
@@ -320,7 +320,7 @@ describe("runs", () => {
       async slow({ signal, attempt }) {
         calls++;
         if (calls > 1) return `attempt ${attempt}`;
-        here.visibility();
+        here.reach();
         await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
         return "never";
       },

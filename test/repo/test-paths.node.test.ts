@@ -27,19 +27,34 @@ describe("a test of lib or adapters", () => {
 });
 
 describe("the index of behaviours in docs/contributing.md", () => {
-  it("names test files that exist", () => {
-    const page = readFileSync("docs/contributing.md", "utf8");
-    const [, table = ""] = page.split(/^\| Behaviour \| Test file \|\n\|---\|---\|\n/m);
-    const rows = table.split("\n\n", 1)[0]?.trim().split("\n") ?? [];
-    assert.ok(rows.length >= 10 && rows.length <= 12, `${rows.length} rows`);
+  const page = readFileSync("docs/contributing.md", "utf8");
+  const [, table = ""] = page.split(/^\| Behaviour \| Test and its title \| Function \|\n\|---\|---\|---\|\n/m);
+  const rows = table.split("\n\n", 1)[0]?.trim().split("\n") ?? [];
+
+  it("names test files and titles that exist", () => {
+    assert.ok(rows.length >= 19 && rows.length <= 25, `${rows.length} rows`);
     for (const row of rows) {
-      const paths = [...row.matchAll(/`(test\/[^`]+\.ts)`/g)].map(([, path]) => path as string);
-      assert.ok(paths.length > 0, row);
-      assert.deepEqual(
-        paths.filter((path) => !existsSync(path)),
-        [],
-        row,
-      );
+      const tests = [...row.matchAll(/`(test\/[^`]+\.ts)`: "([^"]+)"/g)].map(([, file = "", title = ""]) => ({
+        file,
+        title,
+      }));
+      assert.equal(tests.length, row.match(/`test\//g)?.length, row);
+      for (const { file, title } of tests) {
+        assert.ok(existsSync(file), row);
+        const titles = readFileSync(file, "utf8")
+          .split("\n")
+          .filter((line) => /^ *(?:it|test)\(/.test(line));
+        assert.equal(titles.filter((line) => line.includes(title)).length, 1, `${file}: ${title}`);
+      }
+    }
+  });
+
+  it("names functions that exist", () => {
+    for (const row of rows) {
+      const [, name = "", file = ""] = /`(\w+)` of `([^`]+\.ts)` \|$/.exec(row) ?? [];
+      assert.ok(existsSync(file), row);
+      const definition = new RegExp(`(?:function|class|const) ${name}\\b|^ +(?:async )?${name}\\(`, "m");
+      assert.match(readFileSync(file, "utf8"), definition, row);
     }
   });
 });

@@ -38,7 +38,7 @@ export const PLATFORM: readonly PlantedFault[] = [
     file: "lib/webhooks/claimed-delivery.ts",
     find: "    const result = await attempt(row, attemptedAt, controller);\n",
     replace: `    const early = { delivery_id: row.delivery_id, number: row.attempts, at: attemptedAt, status: 200, error: null, duration_ms: 0, address: null };
-    await storage.finishDelivery(scope, token, early, { state: "delivered" });
+    await storage.recordDeliveryAttempt(scope, token, early, { state: "delivered" });
     const result = await attempt(row, attemptedAt, controller);\n`,
   },
   {

@@ -168,8 +168,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "attempts are never exhausted",
     file: "adapters/sql/statements/runs-claim.ts",
-    find: "or ${countStarts(p)} >= ${jsonNumber(",
-    replace: "or ${countStarts(p)} >= 1000 + ${jsonNumber(",
+    find: "or ${countStarts(p)} >= ${jsonInteger(",
+    replace: "or ${countStarts(p)} >= 1000 + ${jsonInteger(",
   },
   {
     name: "whatever is stored counts as progress",
@@ -180,8 +180,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "progress counts for ever",
     file: "adapters/sql/statements/runs-claim.ts",
-    find: "started_at + ${jsonNumber(p.progress_ms, sql`graph_id`)} > ${p.now}",
-    replace: "started_at + 1000000 + ${jsonNumber(p.progress_ms, sql`graph_id`)} > ${p.now}",
+    find: "started_at + ${jsonInteger(p.progress_ms, sql`graph_id`)} > ${p.now}",
+    replace: "started_at + 1000000 + ${jsonInteger(p.progress_ms, sql`graph_id`)} > ${p.now}",
   },
   {
     name: "a worker adopts the leases of the living",
@@ -292,8 +292,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a process that stood still does not know it",
     file: "lib/engine/leases.ts",
-    find: "  function isBehind(now: number): boolean {\n",
-    replace: "  function isBehind(now: number): boolean {\n    if (now > 0) return false;\n",
+    find: "  function hasExpiredLease(now: number): boolean {\n",
+    replace: "  function hasExpiredLease(now: number): boolean {\n    if (now > 0) return false;\n",
   },
   {
     name: "a reader that has seen a later attempt gets the frames of one that has lost its lease",
@@ -318,14 +318,14 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a process that stood still looks only once at what it holds",
     file: "lib/engine/leases.ts",
-    find: "      while (isBehind(now)) {\n",
-    replace: "      if (isBehind(now)) {\n",
+    find: "      while (hasExpiredLease(now)) {\n",
+    replace: "      if (hasExpiredLease(now)) {\n",
   },
   {
     name: "the end of a run claims the next one, whatever else is overdue",
     test: "test/lib/engine/leases.lost.test.ts",
     file: "lib/engine/claims.ts",
-    find: "!this.hasWaitingRuns() || leases.isBehind(now) || isDue",
+    find: "!this.hasWaitingRuns() || leases.hasExpiredLease(now) || isDue",
     replace: "!this.hasWaitingRuns() || isDue",
   },
   {

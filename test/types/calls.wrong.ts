@@ -1,9 +1,10 @@
 /** Calls of agents that must not compile. Markers are as in agents.wrong.ts. */
-import type { RunFailed } from "greenroom";
+import { fromFunctions, type RunFailed } from "greenroom";
 import { createApp } from "greenroom/app";
 import { client } from "greenroom/client";
+import { langgraph } from "greenroom/langgraph";
 import { testService } from "greenroom/testing";
-import { app, counter, refund } from "./agents.right.ts";
+import { app, counter, graph, refund } from "./agents.right.ts";
 
 const { service } = app;
 const input = { order: "A", cents: 1 };
@@ -54,3 +55,15 @@ failed.outcome.status === "done";
 (await testService({ agents: { counter, refund } })).service.agent("refnd");
 // W8 a misspelt option of a call: 'thread' does not exist
 service.runs.run("counter", {}, { thread: "x" });
+// W1 a function that returns a number, as an executor: is not assignable to type 'AgentError<"An agent returns
+fromFunctions({ a: () => 42 });
+// W35 a misspelt setting beside a function, as an executor: Unknown setting: max_atempts
+fromFunctions({ a: { agent: () => "x", max_atempts: 1 } });
+// W35 a misspelt member of a setting: 'model_may_anwser' does not exist
+fromFunctions({ a: { agent: () => "x", mcp: { model_may_anwser: true } } });
+// W37 a misspelt setting beside a graph, as an executor: Unknown setting: timeout
+langgraph({ a: { graph, timeout: 1 } });
+// W37 a setting of functions beside a graph: Unknown setting: strict
+langgraph({ a: { graph, strict: true } });
+// W37 a misspelt option of the executor: 'reslove' does not exist
+langgraph({ graph }, { reslove: async () => ({}) });

@@ -6,7 +6,8 @@ const MIN_CHUNK_CHARS = 64 * 1024;
 type Chunk<Item> = { readonly part: readonly Item[]; readonly from: number; readonly size: number };
 
 /**
- * Splits a list, in its order, into the parts that become rows: each ends with the item with which it reaches `MIN_CHUNK_CHARS`.
+ * Splits a list, in its order, into the parts that become rows: a part ends with the item with which its data reaches
+ * `MIN_CHUNK_CHARS`, the last one with the list. `from` is the index of its first item, `size` the characters of its data.
  */
 export function splitIntoChunks<Item extends { readonly data: string | null }>(items: readonly Item[]): Chunk<Item>[] {
   const chunks: Chunk<Item>[] = [];

@@ -23,6 +23,7 @@ const MAX_TRIES = 10;
 
 type ClaimArguments = Omit<ArgumentsFor<typeof leaseNext.types>, "thread_id">;
 
+/** Returns the arguments of a claim. Lists and limits by graph become JSON text; `log_entry` is empty without a worker. */
 function toArguments(deployment: string, request: ClaimRequest): ClaimArguments {
   const { graph_ids, max_attempts = {}, progress_ms = {}, now, token, lease_until, worker } = request;
   return {
@@ -46,7 +47,7 @@ export interface ClaimStatements {
 
 /**
  * Returns the statements that lease a run, lock its thread and start its trace, and a function that finds the claim in their
- * rows; null without one.
+ * rows; null if they claimed none. `lease` selects and leases the run.
  */
 function createClaimStatements(
   args: ClaimArguments,
@@ -63,7 +64,10 @@ function createClaimStatements(
   };
 }
 
-/** Returns the statements that claim the next run when the same batch has ended this one. */
+/**
+ * Returns the statements that claim the next run, for the batch that ends the run of `end`: of any thread, so also a run that
+ * was enqueued behind it. Without that end in the database they claim none.
+ */
 export function createClaimAfterEnd(
   deployment: string,
   request: ClaimRequest,
@@ -74,8 +78,9 @@ export function createClaimAfterEnd(
 }
 
 /**
- * Claims the run that is due longest and whose thread is free; requeues runs with expired leases first. Returns `none` if nothing
- * waits, and `blocked` if what waits cannot start or other processes were faster. See `Storage.claimRun`.
+ * Claims a run that is due and whose thread is free, in the order of due times (after a lost race any of the next few).
+ * Requeues runs with expired leases first. Returns `none` if no run waits, and `blocked` if those that wait cannot start or
+ * other processes were faster each time. See `Storage.claimRun`.
  * @statements selectCandidates · requeueExpired · acquireThreadLock · runClaimedStatements · leaseNext
  * @guards read expired leases and the next runs. Expired leases: requeue those runs if still expired, and read again.
  *   Otherwise batch: update the next run of the chosen thread to `running` with the token, if it is still next and the

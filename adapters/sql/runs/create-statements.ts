@@ -29,7 +29,7 @@ export const toTargets = ({ resume_targets = [] }: CreateRun["run"]): string | n
 export const excludesOtherAnswers = (run: CreateRun["run"]): boolean =>
   toTargets(run) !== null && run.multitask_strategy !== "rollback";
 
-/** Returns the columns of the run that its request decides. */
+/** Returns the columns of a new run that its request decides. `metadata`, `kwargs` and the user become JSON text. */
 const toColumns = (deployment: string, { run, idempotency }: CreateRun) => ({
   run_id: run.run_id,
   deployment,
@@ -60,7 +60,10 @@ interface CreationTerms {
   readonly fire_time: FireTime | undefined;
 }
 
-/** Returns what the first statement compares and stores. */
+/**
+ * Returns the arguments of the first statement, which decides whether the run is created, and can lock its thread for a claim.
+ * Without a limit per thread it gets the greatest number.
+ */
 function toDecision(
   deployment: string,
   { run, expected, idempotency, limits, now }: CreateRun,
@@ -90,7 +93,10 @@ interface ThreadStatements {
   readonly eviction?: StopStatements;
 }
 
-/** Returns the statements that insert the thread of a run with its index entries. Throws a TypeError without `create_thread`. */
+/**
+ * Returns the statements that insert the thread of a run with its index entries. The thread of a stateless run is hidden and
+ * has no entries. Throws a TypeError without `create_thread`.
+ */
 function createThreadStatements(request: CreateRun, decision: Decision, shape: DecisionShape): ThreadStatements {
   const { create_thread } = request;
   if (!create_thread) throw new TypeError("createRun: a run without a seen thread needs create_thread");
@@ -109,8 +115,9 @@ function createThreadStatements(request: CreateRun, decision: Decision, shape: D
 }
 
 /**
- * Returns the statements that take a thread for a run and change its metadata; with a strategy that stops other runs also those
- * for that.
+ * Returns the statements that take an existing thread for a run and, with `update_thread`, replace its metadata and config. A
+ * strategy that stops other runs of the thread also gives the statements for that: they end or flag those runs, or with
+ * `rollback` delete them.
  */
 function updateThreadStatements(
   { run: { multitask_strategy: strategy }, update_thread }: CreateRun,
@@ -138,6 +145,10 @@ function updateThreadStatements(
   return { threadStatement, entries, eviction };
 }
 
+/**
+ * Returns what creates the run: `cron` with a fire time, else `resume` if the run answers interrupts that no other run may
+ * answer, else `request`.
+ */
 function toOrigin({ run }: CreateRun, fire_time: FireTime | undefined): Origin {
   if (fire_time) return "cron";
   return excludesOtherAnswers(run) ? "resume" : "request";
@@ -155,8 +166,9 @@ export interface CreateStatements {
 }
 
 /**
- * Returns the statements of `Storage.createRun`. `pending_limit` is that of the deployment; null when the run is certain to fit.
- * With a `fire_time`, they create the run only while that has no firing. The returned run does not share its `kwargs` with the
+ * Returns the statements and lock keys of `Storage.createRun`, and a function that reads the created run from their rows.
+ * `pending_limit` is that of the deployment; null if the run is certain to fit. With a `fire_time`, the run is created only
+ * while that has no firing. A claim is tried only for a run that is due. The returned run does not share its `kwargs` with the
  * request.
  */
 export function createRunStatements(

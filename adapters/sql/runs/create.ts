@@ -1,4 +1,4 @@
-/** Creating runs: `Storage.createRun` and `createRuns`, and why they refuse. */
+/** Creating runs: `Storage.createRun` and `createRuns`, and the results of requests that create none. */
 import type {
   CreatedRun,
   CreateRun,
@@ -21,10 +21,11 @@ import { createRunStatements, excludesOtherAnswers, toTargets } from "./create-s
 import { toRun } from "./row.ts";
 
 /**
- * Returns the run of an idempotency key, null without one. The run is null if it was deleted. See `Storage.findRepeatedRun`.
+ * Returns the run that first used an idempotency key, and whether the request had the same body. Returns null if the key is
+ * unknown; `run` is null if that run was deleted. See `Storage.findFirstRunByKey`.
  * @statements selectRunOfKey
  */
-export async function findRepeatedRun(
+export async function findFirstRunByKey(
   driver: Database,
   deployment: string,
   { route, key, body_hash }: IdempotencyKey,
@@ -42,10 +43,10 @@ export async function countPending(driver: Database, deployment: string): Promis
 }
 
 /**
- * See `Storage.createRun`; `pending_limit` as for `createRunStatements`.
- *
- * @statements createRunStatements · findRepeatedRun · excludesOtherAnswers · selectAnsweringRun · countPendingRuns · selectObstacles ·
- *   evicts
+ * Creates a run if the request is possible, and otherwise returns the earlier run of its key, or the reason
+ * (`readNotCreatedResult`). See `Storage.createRun`; `pending_limit` as for `createRunStatements`.
+ * @statements createRunStatements · findFirstRunByKey · excludesOtherAnswers · selectAnsweringRun · countPendingRuns ·
+ *   selectObstacles · evicts
  * @guards Locks: thread, idempotency key, and `pending` when the deployment limit is near.
  *   1. Decides: insert the thread, or update it (`last_run = :run`, `run_count + 1`, slot if the claim is possible).
  *      Requires: assistant and thread revision as seen; idempotency key unknown; room under the limits; for `reject` a
@@ -67,13 +68,13 @@ export async function createRun(
 ): Promise<CreateRunResult> {
   const { statements, lock_keys, toCreatedRun } = createRunStatements(deployment, request, pending_limit);
   const run = toCreatedRun(createRowFinder(statements, await driver.batch(statements, lock_keys)));
-  return run ? { kind: "created", ...run } : await explainRefusal(driver, deployment, request);
+  return run ? { kind: "created", ...run } : await readNotCreatedResult(driver, deployment, request);
 }
 
 /**
- * Creates all runs or none. Returns the earlier runs if all keys were used before, else the first refusal. `pending_limit` as for
- * createRun. See `Storage.createRuns`.
- * @statements createRunStatements · requireRuns · explainRefusal
+ * Creates all runs or none. Returns the earlier runs if all keys were used before, else the first reason that is not `stale`,
+ * with the index of its request. `pending_limit` as for `createRunStatements`. See `Storage.createRuns`.
+ * @statements createRunStatements · requireRuns · readNotCreatedResult
  * @guards the statements of each run · fail the batch if any run is missing.
  */
 export async function createRuns(
@@ -95,10 +96,10 @@ export async function createRuns(
   } catch (error) {
     if (!isFailedAssertion(error)) throw error;
   }
-  const outcomes: Refusal[] = [];
+  const outcomes: NotCreatedResult[] = [];
   const waitingRequests: CreateRun[] = [];
   for (const request of requests) {
-    outcomes.push(await explainRefusal(driver, deployment, request, waitingRequests));
+    outcomes.push(await readNotCreatedResult(driver, deployment, request, waitingRequests));
     if (!request.claim || !request.create_thread) waitingRequests.push(request);
   }
   const repeated = outcomes.filter((outcome) => outcome.kind === "repeated");
@@ -113,24 +114,27 @@ export async function createRuns(
     0,
     outcomes.findIndex(({ kind }) => kind !== "stale"),
   );
-  return { kind: "refused", index, result: outcomes[index] as Refusal };
+  return { kind: "refused", index, result: outcomes[index] as NotCreatedResult };
 }
 
-export type Refusal = Exclude<CreateRunResult, { kind: "created" }>;
+/** The result of a request that created no run: an earlier run (`repeated`), or the reason. */
+export type NotCreatedResult = Exclude<CreateRunResult, { kind: "created" }>;
 
 /**
- * Reads why a run was not created. Returns `stale` if the reason is gone by now: the caller reads again and retries.
- * `earlierRequests` are requests of this call that would wait before it.
+ * Reads the result of a request that created no run. Returns the first of these: the run that used the idempotency key
+ * (`repeated`: the request succeeds), `interrupt_answered`, `thread_not_found`, `thread_busy`, `thread_full`,
+ * `deployment_full`. Returns `stale` if none applies (any more): the caller reads again and retries. `earlierRequests` of the
+ * same call count as pending.
  */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the reasons of a refusal, in their order
-export async function explainRefusal(
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the results in their order
+export async function readNotCreatedResult(
   driver: Database,
   deployment: string,
   request: CreateRun,
   earlierRequests: readonly CreateRun[] = [],
-): Promise<Refusal> {
+): Promise<NotCreatedResult> {
   const { run, expected, idempotency, limits } = request;
-  const repeated = idempotency && (await findRepeatedRun(driver, deployment, idempotency));
+  const repeated = idempotency && (await findFirstRunByKey(driver, deployment, idempotency));
   if (repeated) return repeated;
   if (excludesOtherAnswers(run)) {
     const terms = { deployment, thread_id: run.thread_id, resume_targets: toTargets(run) };

@@ -30,6 +30,10 @@ type PackedEvent = [
   name?: string | null,
 ];
 
+/**
+ * Returns the stored form of an event: a list that begins with the distance to `first_seq` and the index of the method.
+ * Optional members at its end are left out if they are absent.
+ */
 function packEvent(event: ThreadEvent, first_seq: number): PackedEvent {
   const { seq, method, namespace, timestamp, data, node, checkpoint_id, name } = event;
   const packed: PackedEvent = [seq - first_seq, EVENT_METHODS.indexOf(method), namespace, timestamp, data];
@@ -39,7 +43,10 @@ function packEvent(event: ThreadEvent, first_seq: number): PackedEvent {
   return packed;
 }
 
-/** Returns the statements that store events while the lease is held. */
+/**
+ * Returns the statements that store events while the lease is held, one for each chunk; none without events. The events must be
+ * in the order of their `seq`.
+ */
 export function storeEventStatements(fence: LeaseFence, events: readonly ThreadEvent[] = []): Statement[] {
   return splitIntoChunks(events).map(({ part, size }) => {
     const { seq: first_seq } = part[0] as ThreadEvent;
@@ -50,6 +57,7 @@ export function storeEventStatements(fence: LeaseFence, events: readonly ThreadE
   });
 }
 
+/** Converts a row to its events, in order. Node, checkpoint and name are absent if they are not stored. */
 function toEvents({
   first_seq,
   run_id,

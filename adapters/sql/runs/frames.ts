@@ -6,7 +6,10 @@ import type { LeaseFence } from "../statements/checkpoints.ts";
 import { selectFrames, upsertFrames } from "../statements/runs-frames.ts";
 import { splitIntoChunks } from "./chunks.ts";
 
-/** Returns the statements that store frames while the lease is held. */
+/**
+ * Returns the statements that store frames while the lease is held, one for each chunk; none without frames. Their ids count up
+ * from `first_id`.
+ */
 export function storeFrameStatements(fence: LeaseFence, frames: Progress["frames"]): Statement[] {
   return splitIntoChunks(frames?.list ?? []).map(({ part, from, size }) => {
     const first_id = (frames?.first_id ?? 0) + from;
@@ -18,8 +21,8 @@ export function storeFrameStatements(fence: LeaseFence, frames: Progress["frames
 type PackedFrame = [event: string, stored: number, shared: number];
 
 /**
- * Returns the stored text of frames: a JSON list of entries, a line feed, and the texts. Frames of tokens differ in few
- * characters: the end that one shares with the frame before is left out, and no text is quoted a second time.
+ * Returns the stored text of frames: a JSON list of entries, a line feed, and the texts. If a text ends like the one before,
+ * that end is left out and only counted. `unpackFrames` restores it.
  */
 function packFrames(frames: readonly NewFrame[]): string {
   const entries: PackedFrame[] = [];
@@ -59,7 +62,8 @@ function unpackFrames(row: string): NewFrame[] {
 }
 
 /**
- * Returns a page of the frames after an id, empty if there are none. See `Storage.readFrames`.
+ * Returns a page of the frames with an id above `after`, in order; empty if there are none, or if the filter excludes the
+ * thread. See `Storage.readFrames`.
  * @statements selectFrames
  * @guards At most 64 rows or a million characters.
  */

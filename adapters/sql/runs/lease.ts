@@ -31,7 +31,10 @@ import { encodeError } from "./row.ts";
 /** Later than every clock: only an event or a stop makes the run due. */
 const MAX_TIME_MS = 8_640_000_000_000_000;
 
-/** Returns the statements that end the run of a lease: what it leaves on its thread, the rows of features, and last the run itself. */
+/**
+ * Returns the statements that end the run of a lease: they update its thread, then store the rows of the features named in
+ * `finish` (all without names), and last end the run. `endStatement` is that last one: it returns a row if it ended the run.
+ */
 function createEndStatements(
   deployment: string,
   lease: Lease,
@@ -67,8 +70,9 @@ function createEndStatements(
 }
 
 /**
- * Ends a run with its last progress, and claims the next one if the request asks for it. Returns null if the lease is lost. A
- * repeated call that has taken effect before returns null, too, unless it claims.
+ * Ends a run with its last progress, and claims the next one if `finish.next` requests it. Returns that claim, or null for it
+ * without one. Returns null if the lease is lost. A repeated call that has taken effect before returns null, too, unless it
+ * claims.
  * @statements createEndStatements · hasEnded · createClaimAfterEnd · countFailure · attemptFinishedStatements · deleteProgressStatements · storeProgressStatements ·
  *   storeFrameStatements · storeEventStatements · progressSavedStatements · replaceStateEntries · claimRun
  * @guards failure counter of the cron · token usage of the trace · progress, or delete the checkpoints of a stateless
@@ -121,7 +125,10 @@ async function finishRun(
   return findRows(end.endStatement).length > 0 || claimed.next ? claimed : null;
 }
 
-/** Claims after the end was committed; a failure here does not undo the end. */
+/**
+ * Claims a run after the end was committed. Returns it as `next`; null for it without one, with `blocked` if runs wait that
+ * cannot start. A failed claim is ignored and returns null for `next`, because it does not undo the end.
+ */
 async function claimSeparately(
   driver: Database,
   deployment: string,
@@ -143,7 +150,8 @@ type LeaseStorage = Pick<
 export function createLeaseStorage(driver: Database): LeaseStorage {
   return {
     /**
-     * Extends lease and thread lock, never shortens them. Returns null if the lease is lost, else whether the run is cancelled.
+     * Extends lease and thread lock, never shortens them. Returns whether a cancel of the run was requested, or null if the
+     * lease is lost.
      * @statements extendThreadLock · extendLease
      * @guards extend the slot where held · extend the lease where held, returning `cancelled`. A renewal never shortens
      *   a lease.
@@ -156,7 +164,8 @@ export function createLeaseStorage(driver: Database): LeaseStorage {
     },
 
     /**
-     * Stores progress. Returns false, and stores nothing, if the lease is lost.
+     * Stores progress, and with a root checkpoint marks the run as saved. Returns false, and stores nothing, if the lease is
+     * lost.
      * @statements storeProgressStatements · storeFrameStatements · storeEventStatements · progressSavedStatements · setHasCheckpoint · isLeased
      * @guards channel values, checkpoints, writes, frames, each where held · mark the run as saved (root checkpoint), or
      *   test that it is held. False without rows of the last statement.
@@ -180,7 +189,8 @@ export function createLeaseStorage(driver: Database): LeaseStorage {
     finishRun: ({ deployment }, lease, finish) => finishRun(driver, deployment, lease, finish),
 
     /**
-     * Returns a run to the queue and frees its thread lock; stores its trace. Returns false if the lease is lost.
+     * Returns a run to the queue without counting the attempt, frees its thread lock and stores its trace. Returns false, and
+     * changes nothing, if the lease is lost.
      * @statements activeTraceStatements · releaseLeasedThreadLock · requeueRun
      * @guards trace · free the slot where held · *last* set `pending` where held, attempt not counted.
      */
@@ -193,8 +203,9 @@ export function createLeaseStorage(driver: Database): LeaseStorage {
     },
 
     /**
-     * Stores progress and returns a run to the queue until a time or an event. Returns when it is due, which may be now; null if
-     * the lease is lost.
+     * Stores progress, frees the thread lock and returns a run to the queue until `due_at` or an event; without a time until an
+     * event. The attempt does not count. Returns when it is due: `now` if a cancel was requested or an event came after
+     * `last_event_seq`. Returns null, and stores nothing, if the lease is lost.
      * @statements storeProgressStatements · storeFrameStatements · storeEventStatements · progressSavedStatements · releaseLeasedThreadLock · suspendRun
      * @guards progress as saveProgress stores it · free the slot where held · *last* set `pending` where held, attempt not
      *   counted. Null without rows of the last statement.
@@ -219,7 +230,8 @@ export function createLeaseStorage(driver: Database): LeaseStorage {
     },
 
     /**
-     * Frees the thread lock of a lease that is lost, and deletes stateless threads without runs.
+     * Frees the thread lock of a lease that is lost, and deletes stateless threads without runs. Has no effect on the lock
+     * while the lease is held.
      * @statements releaseLostThreadLock · deleteOrphanedThreads
      * @guards free the slot where the token matches and the run is *not* held · delete stateless threads without runs.
      */

@@ -6,14 +6,14 @@ import { countActiveRuns, deleteRun, isRunPresent, selectRun, selectRuns } from 
 import { deleteEventsBeforeEnd, replaceEnd } from "../statements/runs-events.ts";
 import { deleteOrphanedThreads, markThreads, type RunSelection } from "../statements/runs-stop.ts";
 import { claimRun } from "./claim.ts";
-import { countPending, createRun, createRuns, findRepeatedRun } from "./create.ts";
+import { countPending, createRun, createRuns, findFirstRunByKey } from "./create.ts";
 import { readFrames } from "./frames.ts";
 import { createLeaseStorage } from "./lease.ts";
 import { PendingCounter } from "./pending-counter.ts";
+import { deleteExpired } from "./retention.ts";
 import { toRun } from "./row.ts";
 import { createRunSearchStorage } from "./search.ts";
 import { deleteFeatureRows, deleteRunEvents, deleteRunProgress, stopRuns, toStopArguments } from "./stop.ts";
-import { deleteExpired } from "./sweep.ts";
 
 /** Creates the storage operations on runs, from their creation to their end. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
@@ -31,7 +31,7 @@ export function createRunStorage(driver: Database): RunStorage {
         ? pending.create(deployment, Math.min(...limits), create, requests.length)
         : create(null);
     },
-    findRepeatedRun: ({ deployment }, key) => findRepeatedRun(driver, deployment, key),
+    findFirstRunByKey: ({ deployment }, key) => findFirstRunByKey(driver, deployment, key),
     claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
     ...createLeaseStorage(driver),
     ...createRunSearchStorage(driver),
@@ -95,7 +95,8 @@ export function createRunStorage(driver: Database): RunStorage {
     readFrames: (scope, run_id, after) => readFrames(driver, scope, run_id, after),
 
     /**
-     * Counts active runs by status, and returns since when the oldest one is due; null if none is.
+     * Counts active runs by status: `scheduled` are pending runs that are not due, `pending` those that are. `oldest_due` is
+     * since when the oldest of these is due; null if none is.
      * @statements countActiveRuns
      */
     async countActiveRuns({ deployment }, now) {

@@ -8,8 +8,9 @@ export class PendingCounter {
   }
 
   /**
-   * Calls `create` with the limit that it must check, or with null when `runs` more are certain to fit. Counts the pending runs
-   * again, before the call, once enough were created.
+   * Calls `create` with null if `runs` more are certain to fit, else with the limit, which `create` must then check. Counts the
+   * pending runs again, before the call, after each tenth of the limit. Returns the result of `create`; rejects if it or the
+   * count fails.
    */
   create<Created>(
     deployment: string,

@@ -18,7 +18,7 @@ import { toThread } from "../threads.ts";
 export const encodeError = (error: JsonObject | null, stack: string | undefined): string | null =>
   encodeJson(error && stack !== undefined ? { ...error, stack } : error);
 
-/** Returns the error of a run without its stack, which is a member of its own; null without an error. */
+/** Returns the stored error, null without one, and its stack as a member of its own, which is absent if none is stored. */
 function decodeError(stored: string | null): Pick<RunRow, "error" | "stack"> {
   if (stored === null) return { error: null };
   const { stack, ...error } = JSON.parse(stored) as JsonObject;
@@ -53,6 +53,10 @@ export function toRun(stored: StoredRun): RunRow {
   };
 }
 
+/**
+ * Converts a row, without `kwargs`, result and user. `cron_id`, `cancel_reason`, `call_id` and `waiting_for` are absent if they
+ * are null.
+ */
 export function toRunHead(stored: StoredHead): RunHeader {
   return {
     run_id: stored.run_id,
@@ -89,7 +93,10 @@ export function toRunHead(stored: StoredHead): RunHeader {
   };
 }
 
-/** Returns the claim that the row of a run shows; null while the run is not running. */
+/**
+ * Returns the claim that the row of a run shows; null if the run is not running. `exhausted`: the run has no attempts left, and
+ * is only to be ended.
+ */
 export function toClaim(stored: StoredClaim, thread: CoreTables["threads"]): ClaimedRun | null {
   if (stored.status !== "running") return null;
   const { run_id, thread_id, last_frame } = stored;

@@ -32,6 +32,10 @@ const INDEXED_CONDITIONS: ReadonlySet<SearchCondition> = new Set(["after", "crea
 const toFilter = ({ metadata = {} }: RunSearch): Filter =>
   Object.entries(metadata).map(([key, equals]) => ({ key, equals: equals as Scalar }));
 
+/**
+ * Returns the shape of a search: its statuses (each once, all without a status), its conditions in a fixed order, and whether a
+ * run, thread or cron narrows it.
+ */
 function toShape({ filter }: Scope, query: RunSearch): RunSearchShape {
   const { status = STATUSES, run_id, thread_id, cron_id } = query;
   const conditions: SearchCondition[] = QUERY_CONDITIONS.filter((name) => query[name] !== undefined);
@@ -44,6 +48,7 @@ function toShape({ filter }: Scope, query: RunSearch): RunSearchShape {
   };
 }
 
+/** Returns the arguments of a search. Those of conditions that the shape lacks are empty or 0. */
 function toArguments({ deployment, filter }: Scope, query: RunSearch, { statuses }: RunSearchShape): SearchArguments {
   const { run_id = "", thread_id = "", cron_id = "", assistant_id = "", graph_id = "", user_id = "", limit } = query;
   const { started_after = 0, started_before = 0, created_after = 0, created_before = 0, after } = query;
@@ -58,7 +63,10 @@ function toArguments({ deployment, filter }: Scope, query: RunSearch, { statuses
   };
 }
 
-/** Returns how far a search goes that tests rows; null if it goes to the end or needs no limit. */
+/**
+ * Returns the position up to which a search may test rows one by one. Returns null for a search that needs no limit, because
+ * indexes decide its conditions or it is narrow, and for one that reaches the end below the limit.
+ */
 async function findLastTested(
   driver: Database,
   shape: RunSearchShape,
@@ -74,8 +82,8 @@ async function findLastTested(
 export function createRunSearchStorage(driver: Database): Pick<RunStorage, "searchRuns" | "readRunTimes"> {
   return {
     /**
-     * Returns a page of runs, newest first. `next` is null at the end; with filters without an index a page may be short before
-     * it.
+     * Returns a page of runs, newest first, and the position after which the next page starts, null at the end. With conditions
+     * without an index a page may be short, even empty, and still have a next one. An empty list of statuses finds none.
      * @statements findLastTested · searchRuns
      * @guards reads each status in the order of its index `runs_status` and merges the pages, so a page costs as many
      *   rows as it has. It reads no requests and results. Filters without an index test at most 5,000 rows of each
@@ -98,7 +106,10 @@ export function createRunSearchStorage(driver: Database): Pick<RunStorage, "sear
       return { rows, next: full ? { created_at: full.run.created_at, id: full.run.run_id } : lastTested };
     },
 
-    /** @statements countRuns · selectRunTimes */
+    /**
+     * Counts the runs by status since `counted_since`, and reads the times of at most `limit` runs since `timed_since`.
+     * @statements countRuns · selectRunTimes
+     */
     async readRunTimes({ deployment, filter }, { counted_since, timed_since, limit }) {
       const args = { ...STATUS_NAMES, deployment };
       const [counts] = await driver.read(countRuns({ ...args, since: counted_since }, filter));
@@ -108,6 +119,7 @@ export function createRunSearchStorage(driver: Database): Pick<RunStorage, "sear
   };
 }
 
+/** Converts a row. `usage` is null for a run without a trace. */
 const toListed = (row: ListedRow): ListedRun => ({
   run: toRunHead(row),
   lease_until: row.lease_until,

@@ -47,7 +47,10 @@ const toStopped = (
   kind: StoppedRun["kind"],
 ): StoppedRun => ({ kind, run_id, thread_id, end_frame, lock_token: lease_token });
 
-/** Returns the statements that end the runs which were never claimed, and flag the others for their workers. */
+/**
+ * Returns the statements that end the runs of the selection which were never claimed, and flag the others for their workers;
+ * and a function that reads the runs that were ended or flagged. They store the reason unless it is null.
+ */
 export function interruptStatements(
   selection: RunSelection,
   args: StopArguments,
@@ -77,7 +80,7 @@ export function interruptStatements(
 export const deleteRunProgress = (selection: RunSelection, args: StopArguments): Statement<unknown>[] =>
   PROGRESS_TABLES.map((table) => deleteProgress({ ...selection, table }, args));
 
-/** Returns the statements that delete the events of runs, and end their streams. */
+/** Returns the statements that delete the events of runs, and store an end event for each, which ends its streams. */
 export const deleteRunEvents = (selection: RunSelection, args: StopArguments): Statement<unknown>[] => [
   deleteEvents(selection, args),
   takeClaimNumbers(selection, args),
@@ -88,7 +91,10 @@ export const deleteRunEvents = (selection: RunSelection, args: StopArguments): S
 export const deleteFeatureRows = (selection: RunSelection, args: StopArguments): Statement<unknown>[] =>
   Object.keys(RUNS_DELETED).map((statement) => deleteOfFeatures({ ...selection, statement }, args));
 
-/** Returns the statements that delete runs and everything that they have stored. The slots of their threads stay taken. */
+/**
+ * Returns the statements that delete runs and everything that they have stored, and store an end event for each; and a function
+ * that reads the deleted runs. Their threads stay, locked as they were.
+ */
 export function deletionStatements(selection: RunSelection, args: StopArguments): StopStatements {
   const deleted = deleteRuns(selection, args);
   return {
@@ -102,7 +108,10 @@ export function deletionStatements(selection: RunSelection, args: StopArguments)
   };
 }
 
-/** Returns the statements that delete runs, touch their threads, and delete stateless threads left without runs. */
+/**
+ * Returns the statements that delete runs, update their threads, and delete stateless threads without runs; and a function that
+ * reads the deleted runs.
+ */
 function rollbackStatements(selection: RunSelection, args: StopArguments): StopStatements {
   const { statements, toStoppedRuns } = deletionStatements(selection, args);
   return {
@@ -125,8 +134,8 @@ interface StopRequest {
 }
 
 /**
- * Stops runs: `interrupt` ends those that were never claimed and flags the others, `rollback` deletes them. Returns the stopped
- * ones; runs that have ended are left out. See `Storage.stopRuns`.
+ * Stops the named runs, with `thread_id` only those of this thread: `interrupt` ends those that were never claimed and flags
+ * the others, `rollback` deletes them. Returns the stopped ones; runs that have ended are omitted. See `Storage.stopRuns`.
  * @statements interruptStatements · rollbackStatements
  * @guards `interrupt`: keep the reason · end pending runs that were never claimed · flag the others. `rollback`: mark
  *   threads that may keep a slot (`last_run = null`) · touch them · delete checkpoints, writes, channel values, tokens,

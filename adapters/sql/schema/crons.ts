@@ -1,4 +1,4 @@
-/** Tables of crons and of the store's items. */
+/** Tables of crons and of their firings. */
 
 export const cronTables = {
   crons: {
@@ -47,7 +47,7 @@ export const cronTables = {
       fired_at: "bigint not null",
       run_id: "text",
       skipped: "text",
-      /** Fired by hand: no tick of the schedule. */
+      /** Fired by hand: not at a fire time of the schedule. */
       manual: "integer not null default 0 check (manual in (0, 1))",
     },
     constraints: [
@@ -56,24 +56,5 @@ export const cronTables = {
       "foreign key (deployment, cron_id) references crons (deployment, cron_id) on delete cascade",
     ],
     indexes: ["index cron_firings_fired on cron_firings (deployment, fired_at)"],
-  },
-
-  // Long columns come last: SQLite reads the columns behind a long one only through it.
-  store_items: {
-    columns: {
-      deployment: "text not null",
-      /** The namespace: its labels, each followed by a dot. A label contains no dot. */
-      path: "text not null",
-      key: "text not null",
-      created_at: "bigint not null",
-      updated_at: "bigint not null",
-      ttl_ms: "bigint",
-      expires_at: "bigint",
-      value: "text not null",
-      /** JSON list of lists of numbers; null for an item that is not indexed for semantic search. */
-      vectors: "text",
-    },
-    constraints: ["primary key (deployment, path, key)", "check ((ttl_ms is null) = (expires_at is null))"],
-    indexes: ["index store_items_expiry on store_items (deployment, expires_at) where expires_at is not null"],
   },
 } as const;

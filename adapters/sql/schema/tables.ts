@@ -2,6 +2,7 @@
 import { agentTables } from "./agents.ts";
 import { cronTables } from "./crons.ts";
 import { identityTables } from "./identity.ts";
+import { storeTables } from "./items.ts";
 
 /** A table for both databases. JSON is text, a time is milliseconds since 1970, a boolean is 0 or 1. */
 export interface TableDefinition {
@@ -19,10 +20,10 @@ export interface TableDefinition {
 
 type Definitions = Readonly<Record<string, TableDefinition>>;
 
-type CoreDefinitions = typeof agentTables & typeof identityTables & typeof cronTables;
+type CoreDefinitions = typeof agentTables & typeof identityTables & typeof cronTables & typeof storeTables;
 
 /** The tables that belong to no feature, each after those that it refers to. */
-export const coreTables: CoreDefinitions = { ...agentTables, ...identityTables, ...cronTables };
+export const coreTables: CoreDefinitions = { ...agentTables, ...identityTables, ...cronTables, ...storeTables };
 
 const POSTGRES_TYPES = {
   // Texts are ordered by their bytes, as in SQLite.

@@ -136,6 +136,7 @@ export const upsertWrites = (author: ProgressAuthor, rows: Rows<typeof writeType
       run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
       bytes = excluded.bytes`;
 
+/** Returns the author of what a run stores: its statements have an effect only while the lease is held. */
 const toLeasedAuthor = (p: ParametersFor<typeof leaseTypes>): ProgressAuthor => ({
   deployment: p.deployment,
   thread_id: p.thread_id,
@@ -184,6 +185,7 @@ export const deleteLeased = shapedQuery(
 
 const namespaceTypes = { ...threadTypes, ns: text };
 
+/** Selects the checkpoints of a namespace if the filter permits their thread. The caller adds the order. */
 const selectInNamespace = (p: ParametersFor<typeof namespaceTypes>, filter: FilterParameter) =>
   db
     .selectFrom("checkpoints")
@@ -270,6 +272,7 @@ export const selectWrites = query(
   stable,
 );
 
+/** Returns the sum of the bytes of these columns over the rows, 0 without rows. A null counts as 0. */
 const sumBytes = (...names: readonly string[]): RawBuilder<number> =>
   sql<number>`coalesce(sum(${sql.join(
     names.map((name) => sql`coalesce(octet_length(${sql.ref(name)}), 0)`),

@@ -39,6 +39,7 @@ export const selectDefaults = query({}, () =>
     .limit(sql.lit(1)),
 );
 
+/** Selects deployments with the ids of their project, workspace and organization. */
 const selectPlaces = () =>
   db
     .selectFrom("deployments as d")

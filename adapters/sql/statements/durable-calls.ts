@@ -32,6 +32,7 @@ export const insertCall = query(
   stable,
 );
 
+/** Returns an update of a call that has an effect only while its run holds the lease. */
 const updateLeasedCall = (p: ParametersFor<typeof leasedTypes>) =>
   db
     .updateTable("calls")
@@ -303,6 +304,7 @@ export const wakeRun = query({ ...callTypes, now: bigint }, (p) =>
     .where("call_id", "=", p.call_id),
 );
 
+/** Returns an update of a call that has an effect only if the call has not ended. */
 const updateOpenCall = (p: ParametersFor<typeof callTypes>) =>
   db
     .updateTable("calls")

@@ -62,7 +62,7 @@ export const insertTokens = scopedQuery(
   stable,
 );
 
-/** The filter permits all runs of a JSON list. */
+/** Returns the condition that the filter permits all runs of a JSON list of ids; always true without a filter. */
 const arePermitted = (
   run_ids: Expression<string>,
   deployment: Expression<string>,
@@ -335,7 +335,7 @@ const searchTypes = {
 /** The arguments of a search for records. A member that the shape does not use may have any value. */
 export type RecordsArguments = ArgumentsFor<typeof searchTypes>;
 
-/** Returns the condition for the records that a search finds. */
+/** Returns the condition that a record is in the workspaces of the search and meets all conditions of the shape. */
 function isFound(p: ParametersFor<typeof searchTypes>, shape: RecordsShape): RawBuilder<boolean> {
   const { lists, has_comment, has_score, level } = shape;
   // With ids the statement must use their index. Within one workspace, that index has the right order.

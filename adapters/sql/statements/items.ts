@@ -4,15 +4,15 @@ import { assertThat } from "../assertions.ts";
 import { containsText, jsonRows, mayReachBound } from "../functions.ts";
 import { bigint, columns, double, type Operand, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shapedQuery, shapedRowsQuery } from "../query.ts";
-import { cronTables } from "../schema/crons.ts";
+import { storeTables } from "../schema/items.ts";
 import type { CoreTables } from "../schema/tables.ts";
 
 const db = createBuilder<CoreTables>();
 
 const stable = { stable: true };
 
-const addressTypes = columns(cronTables.store_items, ["deployment", "path", "key"]);
-const contentTypes = columns(cronTables.store_items, ["value", "vectors", "ttl_ms", "expires_at"]);
+const addressTypes = columns(storeTables.store_items, ["deployment", "path", "key"]);
+const contentTypes = columns(storeTables.store_items, ["value", "vectors", "ttl_ms", "expires_at"]);
 
 /** Returns the condition on rows of `store_items` that they have not expired. */
 const isAlive = (now: Operand<number>): RawBuilder<boolean> =>
@@ -132,12 +132,16 @@ const shapes: readonly CandidatesShape[] = [
 
 const value = sql<string>`value`;
 
-/** Returns a condition on rows of `store_items` that all matches meet, and perhaps others. */
+/**
+ * Returns a condition on rows of `store_items` that every match meets, and perhaps other rows: they have not expired, are
+ * before the end of the path prefix, and meet the narrowing conditions. It does not test where the prefix starts.
+ */
 function areCandidates(
   p: ParametersFor<typeof candidateTypes>,
   conditions: readonly ParametersFor<typeof conditionTypes>[],
   shape: CandidatesShape,
 ): RawBuilder<boolean> {
+  /** Returns the condition of one narrowing: that the value contains a text, or that a member may reach a bound. */
   const narrow = (narrowing: Narrowing, index: number): RawBuilder<boolean> => {
     const condition = conditions[index] as (typeof conditions)[number];
     if (narrowing === "equals") return containsText(value, condition.text);

@@ -31,6 +31,7 @@ const entryTypes = { deployment: text, id: text, indexed: text, entries: text };
 
 type EntryParameters = ParametersFor<typeof entryTypes>;
 
+/** Returns a subquery with a column of the indexed row; null if there is no such row or it does not meet `condition`. */
 const selectColumn = (
   source: IndexSource,
   name: string,
@@ -42,7 +43,10 @@ const selectColumn = (
     and ${sql.ref(id)} = ${p.id}${condition})`;
 };
 
-/** This batch wrote the row; otherwise the index entries must have no effect. Hidden threads have no index entries. */
+/**
+ * Returns the condition that the row has the value of `p.indexed`, as this batch wrote it; otherwise its index entries must not
+ * change. It is false for hidden threads, which have no index entries.
+ */
 const isIndexedBy = (source: IndexSource, p: EntryParameters): RawBuilder<boolean> => {
   const { table, indexed } = INDEXED_ROWS[source];
   const visible = table === "threads" ? sql` and hidden = 0` : sql``;
@@ -85,6 +89,7 @@ const ENTRY_KINDS: Readonly<Record<IndexedKind, RawBuilder<unknown>>> = {
   cron: sql`'cron'`,
 };
 
+/** Returns the table of index entries with the condition that a kind has no row with this id any more, for `from`. */
 const orphanedEntriesWhere = (
   kind: IndexedKind,
   deployment: Operand<string>,

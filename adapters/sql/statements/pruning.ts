@@ -53,7 +53,10 @@ const shapes: readonly PruningShape[] = [
 
 const options = { ...stable, shapes: shapes.slice(0, 1) };
 
-/** The threads that are pruned, for `from`. They are visible and have no active run. */
+/**
+ * Returns the named threads that are pruned, for `from`: visible, permitted by the filter, without an active run, and with
+ * `expired` those whose strategy is this one and whose time to live is over.
+ */
 const prunedBy = (strategy: RawBuilder<string>, p: Parameters, { expired, filtered }: PruningShape) =>
   sql`${jsonStrings(p.thread_ids)} named cross join threads where threads.deployment = ${p.deployment}
     and threads.thread_id = named.value and hidden = 0 and not ${busy}
@@ -132,8 +135,8 @@ const newestOfNamespaces = (of: Rows): RawBuilder<unknown> =>
       where ${of("c", "heads")} and c.ns <> '' group by c.thread_id, c.ns)`;
 
 /**
- * `kept`: the heads, and the newest checkpoints that belong to them. These were created under the head or after it, or are in a
- * namespace without a task id in its name, which is the same in every run.
+ * Returns the table expression `kept`: the heads, and the newest checkpoints that belong to them. These were created under the
+ * head or after it, or are in a namespace without a task id in its name, which is the same in every run.
  */
 const retainedCheckpoints = (of: Rows): RawBuilder<unknown> =>
   sql`kept (thread_id, ns, checkpoint_id) as (
@@ -145,9 +148,10 @@ const retainedCheckpoints = (of: Rows): RawBuilder<unknown> =>
           or heads.head in ${jsonParents(sql`c.metadata`)}))`;
 
 /**
- * `walk`: from each kept checkpoint back through its ancestors, for each channel without a stored value. LangGraph stores the
- * whole value of some channels only now and then: their value is an older version plus the writes since. `written`: the version
- * changed on the way. The channels that control what runs next are omitted, because they are many and empty.
+ * Returns the table expression `walk`: from each kept checkpoint back through its ancestors, for each channel without a stored
+ * value. LangGraph stores the whole value of some channels only now and then: their value is an older version plus the writes
+ * since. `written`: the version changed on the way. Channels that control what runs next are omitted, because they are many and
+ * empty.
  */
 const ancestorWalk = (of: Rows): RawBuilder<unknown> =>
   sql`walk (thread_id, ns, checkpoint_id, channel, version, depth, written) as (
@@ -181,7 +185,7 @@ const stays = sql`stays (thread_id, ns, checkpoint_id) as (
 
 const keptThreads = (p: Parameters, shape: PruningShape): RawBuilder<unknown> => prunedBy(sql`'keep_latest'`, p, shape);
 
-/** Common table expressions up to `stays`: the checkpoints of the pruned threads that remain. */
+/** Returns the table expressions up to `stays`, which lists the checkpoints of the pruned threads that remain. */
 const staying = (p: Parameters, shape: PruningShape): RawBuilder<unknown> => {
   const of = sameThreadAs(p.deployment);
   return sql`recursive pruned (thread_id, head) as (select threads.thread_id, threads.head from ${keptThreads(p, shape)}),

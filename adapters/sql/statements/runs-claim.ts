@@ -1,6 +1,6 @@
 /** Statements that claim runs: which run is next, its lease, and the slot of its thread. */
 import { type RawBuilder, sql } from "kysely";
-import { isInJsonList, jsonNumber, jsonStrings, rowByRow } from "../functions.ts";
+import { isInJsonList, jsonInteger, jsonStrings, rowByRow } from "../functions.ts";
 import { bigint, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query } from "../query.ts";
 import type { CoreTables } from "../schema/tables.ts";
@@ -20,15 +20,18 @@ type Claim = ParametersFor<typeof claimTypes>;
 // ---------------------------------------------------------------- fragments
 
 /**
- * A pending run that later runs of its thread wait for: its time has come, or it was due when it was created, which holds whatever the
- * clock says now. `run` is the name of its row.
+ * Returns the condition that a pending run is due, so that later runs of its thread wait for it: its time has come, or it was
+ * due when it was created, whatever the clock says now. `run` is the alias of its row.
  */
 export function isDue(run: string, now: Operand<number>): RawBuilder<boolean> {
   const [due_at, updated_at] = [sql.ref(`${run}.due_at`), sql.ref(`${run}.updated_at`)];
   return sql<boolean>`(+${due_at} <= ${now} or ${due_at} <= ${updated_at})`;
 }
 
-/** Returns the columns of a running run that becomes pending again. It stays due when the clock has been set back. */
+/**
+ * Returns the columns of a running run that becomes pending again, without a lease and due now or earlier, even if the clock
+ * has been set back.
+ */
 export const requeueAssignments = (now: Operand<number>) => ({
   status: sql.lit("pending"),
   lease_token: sql<null>`null`,
@@ -58,7 +61,7 @@ const isExpired = (p: Operands<{ deployment: string; now: number }>): RawBuilder
 const otherRuns = sql`runs e where e.deployment = n.deployment and e.thread_id = n.thread_id`;
 
 /**
- * Selects the runs of one index that a claim may take now, longest due first:
+ * Selects the runs of one index that a claim may take now, longest due first. An enqueued run waits here, by 1 to 3:
  *
  * 1. The slot of the thread is free. Leasing rows of runs alone would let two runs of a thread start.
  * 2. No run of the thread is running.
@@ -147,15 +150,16 @@ export type LeasedRun = CoreTables["runs"] & { last_frame: number };
  */
 const countStarts = (p: Claimable): RawBuilder<number> =>
   sql<number>`(attempt + 1 - case when progressed > 1
-    and (call_id is not null or started_at + ${jsonNumber(p.progress_ms, sql`graph_id`)} > ${p.now}) then progressed else 1 end)`;
+    and (call_id is not null or started_at + ${jsonInteger(p.progress_ms, sql`graph_id`)} > ${p.now}) then progressed else 1 end)`;
 
 /** 1 if the claim counts as an attempt: not of a run that is claimed only to be ended, stopped or out of attempts. */
 const countsAsAttempt = (p: Claimable): RawBuilder<number> =>
-  sql<number>`case when cancelled = 1 or ${countStarts(p)} >= ${jsonNumber(p.max_attempts, sql`graph_id`)} then 0 else 1 end`;
+  sql<number>`case when cancelled = 1 or ${countStarts(p)} >= ${jsonInteger(p.max_attempts, sql`graph_id`)} then 0 else 1 end`;
 
 /**
- * Leases the run that is next. A claim may wait long for its commit: a start before what ended meanwhile would reorder the stream of the
- * thread. The log keeps the newest claims, about ninety.
+ * Returns an update that leases the next run a claim may take and that meets `condition`, if `isAllowed` holds, and returns its
+ * row. It adds the claim to the log, which keeps about ninety. `started_at` is set once and never before the last change of the
+ * thread, because a claim may wait long for its commit.
  */
 const leaseRun = (p: Claim, condition: RawBuilder<boolean>, isAllowed: RawBuilder<boolean>): RawBuilder<LeasedRun> =>
   sql<LeasedRun>`update runs set status = 'running', lease_token = ${p.token}, lease_until = ${p.lease_until},

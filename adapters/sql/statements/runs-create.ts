@@ -48,7 +48,7 @@ const decisionTypes = {
 
 type Decision = ParametersFor<typeof decisionTypes>;
 
-/** The pending or running runs `r` of a thread that answer one of these interrupts. */
+/** Returns the pending or running runs of a thread that answer one of these interrupts, as alias `r`, for `from`. */
 const answeringRuns = (
   p: Operands<{ deployment: string; thread_id: string; resume_targets: string | null }>,
 ): RawBuilder<unknown> =>
@@ -64,7 +64,7 @@ const ORIGINS: Readonly<Record<Origin, (p: Decision) => RawBuilder<boolean>>> = 
 };
 
 /** Returns the condition that the assistant is as it was read, the idempotency key is new, and the origin allows the run. */
-const isAllowed = (p: Decision, origin: Origin): RawBuilder<boolean> =>
+const isRequestStillValid = (p: Decision, origin: Origin): RawBuilder<boolean> =>
   sql<boolean>`exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id}
       and a.revision = ${p.assistant_revision})
     and not exists (select 1 from idempotency_keys k where k.deployment = ${p.deployment} and k.route = ${p.route}
@@ -122,7 +122,7 @@ export const insertThreadOfRun = shapedQuery(
         claim_count: sql<number>`${firstClaimCount(p)} + case when ${p.token} is null then 0 else 1 end`,
         ...pick(p, THREAD_COLUMNS.names),
       },
-      sql`where ${isAllowed(p, origin)}
+      sql`where ${isRequestStillValid(p, origin)}
         and ${limited ? sql`${pendingRuns(p.deployment)} < ${p.pending_limit}` : sql`true`}`,
     )
       .onConflict((conflict) => conflict.doNothing())
@@ -167,7 +167,10 @@ const STRATEGIES: Readonly<Record<MultitaskStrategy, Strategy>> = {
 /** Returns true if runs with this strategy evict the earlier runs of their thread. */
 export const evicts = (strategy: MultitaskStrategy): boolean => STRATEGIES[strategy].evicts;
 
-/** The condition that the run gets the slot: it has a claim, the slot is free, no other run is running, and none goes before it. */
+/**
+ * Returns the condition that the run locks the thread at once: it has a claim, the thread is not locked, no other run is
+ * running, and the strategy puts no pending run before it.
+ */
 const canStartNow = (p: Decision, { isAhead }: Strategy): RawBuilder<boolean> =>
   sql<boolean>`${p.token} is not null and (threads.slot_token is null or threads.slot_until <= ${p.now})
           and not exists (select 1 from ${otherRuns} and r.status = 'running')
@@ -194,7 +197,7 @@ export const takeThread = shapedQuery(
           case when starts then threads.claim_count + 1 else threads.claim_count end
         from (select ${canStartNow(p, STRATEGIES[strategy])} as starts) claim)
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.thread_revision}
-        and ${isAllowed(p, origin)} and ${isWithinLimits(p)} and ${limited ? sql`${pendingAfter} < ${p.pending_limit}` : sql`true`}
+        and ${isRequestStillValid(p, origin)} and ${isWithinLimits(p)} and ${limited ? sql`${pendingAfter} < ${p.pending_limit}` : sql`true`}
       returning *`;
   },
   {

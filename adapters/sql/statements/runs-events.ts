@@ -69,7 +69,7 @@ const interruptedAt = (now: Operand<number>): RawBuilder<string> =>
 const visibleRuns = (deployment: Operand<string>, run_ids: Expression<unknown>): RawBuilder<unknown> =>
   sql`runs r where r.run_id in (${run_ids}) and r.stateless = 0 and r.deployment = ${deployment}`;
 
-/** Deletes the events that runs have stored. `run_ids` selects their ids. */
+/** Returns the statement that deletes the events of runs that were claimed. `run_ids` is a query for their ids. */
 export const deleteEventsWhere = (deployment: Operand<string>, run_ids: Expression<unknown>): RawBuilder<never> => {
   const runs = sql`from ${visibleRuns(deployment, run_ids)} and r.claims > 0`;
   return sql<never>`delete from thread_events where deployment = ${deployment}
@@ -81,7 +81,10 @@ export const takeClaimNumbersWhere = (deployment: Operand<string>, run_ids: Expr
   sql<never>`update threads set claim_count = claim_count + 1 where deployment = ${deployment}
     and thread_id in (select r.thread_id from ${visibleRuns(deployment, run_ids)})`;
 
-/** Inserts the end of each run in the claim number that `takeClaimNumbersWhere` has taken. */
+/**
+ * Returns the statement that inserts an end event, interrupted now, for each run that is not stateless. Its `seq` lies in the
+ * claim number that `takeClaimNumbersWhere` has taken. A `seq` with an event keeps that.
+ */
 export const insertEndsWhere = (
   { deployment, now }: Operands<{ deployment: string; now: number }>,
   run_ids: Expression<unknown>,

@@ -47,8 +47,9 @@ export const PAGE_SIZE = 1_000_000;
 type LogColumns = readonly [table: string, first: string, last: string];
 
 /**
- * Returns the condition for a page of a log behind number `after`. It begins with the row that may have numbers on both sides.
- * `isOfLog`: rows of the log. `isReadable`: rows that its reader gets.
+ * Returns the condition for a page of rows behind number `after`: at most 64 rows or about a million characters. The page
+ * begins with the row that may have numbers on both sides of `after`. `isOfLog`: rows of the log. `isReadable`: rows that its
+ * reader gets.
  */
 export function isInPage(
   [table, first, last]: LogColumns,

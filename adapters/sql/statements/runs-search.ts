@@ -120,8 +120,9 @@ export const selectLastTested = shapedQuery(
 );
 
 /**
- * Selects the ids of the page. Each status is read in the order of its index, so that the page costs as many rows as it has, whatever the
- * table holds. A narrow search has one list: `status || ''` is in no index.
+ * Selects at most `limit` ids for each status, newest first; the caller merges them to a page. Each status is read in the order
+ * of its index, so that the page costs as many rows as it has. A narrow search has one list for all statuses, which `status ||
+ * ''` keeps out of that index.
  */
 function selectPageIds(p: SearchParameters, shape: RunSearchShape): RawBuilder<unknown> {
   const select = (condition: RawBuilder<unknown>, name: string): RawBuilder<unknown> =>
@@ -161,7 +162,10 @@ export const searchRuns = shapedQuery(
 
 const figureTypes = { ...statusTypes, deployment: text, since: bigint };
 
-/** Runs of a status that are counted: active ones whatever their age. */
+/**
+ * Returns the runs of a status that are counted, for `from`: pending and running ones of any age, others only if they were
+ * created at `since` or later.
+ */
 function countedRuns(
   p: ParametersFor<typeof figureTypes>,
   status: RunStatus,

@@ -42,7 +42,10 @@ export type StopArguments = ArgumentsFor<typeof stopTypes>;
 /** The statuses as literals: each has an index of its own. */
 const STATUSES = { pending: sql.lit("pending"), running: sql.lit("running") } as const;
 
-/** Selects the ids of the active runs with this status. */
+/**
+ * Selects the ids of the selected runs with this status: the named ones, with `named_of_thread` only those of the thread.
+ * `evicted` selects all runs of a thread whose newest run is the one that this batch is about to insert.
+ */
 function selectActive(
   p: SelectionParameters,
   { runs, filtered }: RunSelection,
@@ -68,7 +71,10 @@ export const isRun = (
   sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}
     and ${isThreadPermitted("runs", filter)}`;
 
-/** Selects the ids of the runs. */
+/**
+ * Selects the ids of the runs: one named run if it is pending, or if it is not running (`resting`), else the active runs of the
+ * selection.
+ */
 function selectIds(p: SelectionParameters, selection: RunSelection): RawBuilder<string> {
   const { runs, filtered } = selection;
   if (runs === "pending" || runs === "resting") {
@@ -230,7 +236,7 @@ export const deleteRuns = stopQuery(
   SELECTIONS,
 );
 
-/** Returns the statement of a feature. */
+/** Returns the statement with this name. Throws a TypeError if no feature has it. */
 export function findStatement<Build>(statements: Readonly<Record<string, Build>>, name: string): Build {
   const build = statements[name];
   if (!build) throw new TypeError(`No feature has a statement ${name}`);
@@ -239,7 +245,10 @@ export function findStatement<Build>(statements: Readonly<Record<string, Build>>
 
 // ---------------------------------------------------------- orphaned threads
 
-/** A hidden thread that was marked by `markThreads` and has neither a run nor a taken slot. */
+/**
+ * Returns the condition that a thread of `markThreads` can be deleted: it is hidden and has neither a run nor a lock that is
+ * still valid.
+ */
 const isOrphaned = (p: Operands<{ deployment: string; now: number }>): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${p.deployment} and last_run is null and run_count > 0 and hidden = 1
     and (slot_token is null or slot_until <= ${p.now})

@@ -88,6 +88,10 @@ const entryTypes = {
 
 type EntryParameters = ParametersFor<typeof entryTypes>;
 
+/**
+ * Returns the condition that a row with the alias `rows` has the hashes of an index entry. The text of the entry is not
+ * compared.
+ */
 const isEntry = (
   rows: string,
   kind: IndexedKind,
@@ -168,7 +172,10 @@ const getTable = ({ kind }: SearchShape): RawBuilder<unknown> => sql.table(INDEX
 const getIdColumn = ({ kind }: SearchShape): RawBuilder<unknown> =>
   sql.ref(`${INDEXED_ROWS[kind].table}.${INDEXED_ROWS[kind].id}`);
 
-/** The rows of the rarest index entry, which the index of index entries has in the order of creation. */
+/**
+ * Returns the condition that a row `followed` is the rarest index entry, also with its text if the search is exact. The index
+ * has these rows in the order of creation.
+ */
 function isLeadingEntry(
   p: SearchParameters,
   entry: EntryParameters,
@@ -225,8 +232,8 @@ function selectMatches(
 }
 
 /**
- * Returns the order of a search. Rows that are looked up by id are not read in the order of creation: the sign keeps the index
- * for that out.
+ * Returns the `order by` of a search: the sort key, then the id in the same direction. A sign before `created_at` keeps its
+ * index out where rows are looked up by id.
  */
 function createOrder(shape: SearchShape & OrderShape): RawBuilder<unknown> {
   const { kind, entries, where, values, sort_by, sort_order } = shape;
@@ -285,6 +292,10 @@ interface PageShape extends SearchShape, OrderShape {
   readonly listed: boolean;
 }
 
+/**
+ * Defines the statement that reads these columns of a page of a search. With `listed` it reads all rows with the listed ids
+ * instead.
+ */
 const selectPage = <Row>(read: RawBuilder<Row>, shapes: readonly PageShape[]) =>
   shapedRowsQuery(
     { ...rows, types: { ...searchTypes, listed: text, limit: bigint, offset: bigint } },

@@ -29,6 +29,10 @@ export const isMarked = (p: Operands<ThreadKey>): RawBuilder<boolean> =>
   sql<boolean>`exists (select 1 from threads where deployment = ${p.deployment}
     and thread_id = ${p.thread_id} and run_count < 0)`;
 
+/**
+ * Returns the author of what a state update stores. It has no run, and its statements have an effect only while the thread is
+ * marked.
+ */
 const toUpdateAuthor = (p: ParametersFor<typeof threadTypes>): ProgressAuthor => ({
   deployment: p.deployment,
   thread_id: p.thread_id,

@@ -137,8 +137,8 @@ const indexedThreads = (p: ParametersFor<typeof entryTypes>): RawBuilder<string>
     and path_hash = ${p.path_hash} and value_hash = ${p.value_hash})`;
 
 /**
- * Threads of the assistant that the filter permits, once the assistant is deleted: its own filter may have retained it. The index finds them
- * by hash. The member excludes other values with the same hash.
+ * Returns the condition that the filter permits a thread and its metadata names the assistant, once the assistant is deleted:
+ * its own filter may have kept it. The index finds threads by hash; the member excludes other values with that hash.
  */
 const isOfAssistant = (p: ParametersFor<typeof assistantTypes>, filter: FilterParameter): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${p.deployment} and thread_id in ${indexedThreads(p)} and ${containsText(metadata, p.member)}

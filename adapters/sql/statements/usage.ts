@@ -33,7 +33,10 @@ const isFirstAttempt = (p: ClaimParameters): RawBuilder<boolean> =>
   sql<boolean>`r.deployment = ${p.deployment} and r.status = 'running' and r.lease_token = ${p.token}
     and r.attempt = 1 and r.counts_as_attempt = 1`;
 
-/** Inserts a trace of a sealed hour into its sum. The seal is read first: then most runs read nothing else. */
+/**
+ * Returns the statement that adds a run's new trace to the sum of its hour, if that hour is sealed. It has no effect if the run
+ * has a trace. The seal is read first, because then most runs read nothing else.
+ */
 const addTraceToSum = (p: ClaimParameters, isRun: Expression<boolean>, isSealed: Expression<boolean>) =>
   sql<never>`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
     select ${p.workspace_id}, ${startOfHour(sql`r.started_at`)}, ${p.project_id}, coalesce(r.user_id, ''),
@@ -43,6 +46,10 @@ const addTraceToSum = (p: ClaimParameters, isRun: Expression<boolean>, isSealed:
       and not exists (select 1 from traces t where t.trace_id = r.run_id)
     ${addToSum}`;
 
+/**
+ * Returns the statement that inserts the trace of a run; a run that has one keeps it. The trace of a stateless run has no
+ * thread.
+ */
 const insertTraceWhere = (p: ClaimParameters, isRun: Expression<boolean>) =>
   sql<never>`insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, user_id, api_key, started_at, counted)
     select r.run_id, r.deployment, case when r.stateless = 1 then null else r.thread_id end, ${p.workspace_id},
@@ -76,6 +83,7 @@ export const insertCreatedTrace = query(creationTypes, (p) => insertTraceWhere(p
 
 const reportTypes = { run_id: text, tokens_in: bigint, tokens_out: bigint, cost_usd: double };
 
+/** Returns an update that adds tokens and cost to the trace of a run. Its conditions are added by the caller. */
 const addModelUsage = (p: ParametersFor<typeof reportTypes>) =>
   db
     .updateTable("traces")
@@ -175,6 +183,7 @@ export const countTraces = shapedQuery(
     const edge = sql<number>`(select case when seal < ${p.hours_from} then ${p.hours_from}
       when seal > ${p.hours_to} then ${p.hours_to} else seal end
       from (select coalesce(${sealedBefore}, ${p.hours_from}) as seal) s)`;
+    /** Returns a select that counts the counted traces of the workspaces between two times, for each bucket and dimension. */
     const countEvents = (from: Expression<number>, to: Expression<number>): RawBuilder<unknown> =>
       sql`select ${toBucket(p, sql`started_at`)}, coalesce(${dimension}, ''), count(*) from traces
         where counted = 1 and workspace_id in ${jsonStrings(p.workspace_ids)} and started_at >= ${from} and started_at < ${to}

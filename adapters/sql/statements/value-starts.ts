@@ -12,6 +12,7 @@ const stable = { stable: true };
 
 const threadTypes = columns(agentTables.checkpoints, ["deployment", "thread_id"]);
 
+/** Selects ids and channel versions of the checkpoints in the root namespace of a thread. */
 const selectVersions = (p: ParametersFor<typeof threadTypes>) =>
   db
     .selectFrom("checkpoints as c")

@@ -42,7 +42,10 @@ export function parseInput<Output>(
   });
 }
 
-/** Returns the text for a missing member; undefined for other issues. */
+/**
+ * Returns the text for a missing member: that of its schema for a member at the top, else `is required`. Returns
+ * undefined for other issues.
+ */
 function describeMissingMember<Output>(
   schema: InputSchema<Output>,
   { path }: v.BaseIssue<unknown>,
@@ -60,7 +63,10 @@ export function tryParseInput<Output>(schema: InputSchema<Output>, input: unknow
   return success ? output : undefined;
 }
 
-/** Returns the issue with the longest path: for a union, that of an option whose members do not match. */
+/**
+ * Returns the issue inside a union whose option has a member that does not match, at any depth, with its whole path.
+ * Returns the issue itself if there is none.
+ */
 function findInnermostIssue(issue: v.BaseIssue<unknown>): v.BaseIssue<unknown> {
   const inner = issue.issues?.find(({ path }) => path !== undefined);
   if (!inner?.path) return issue;

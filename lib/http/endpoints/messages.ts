@@ -13,7 +13,7 @@ export function toContentBlocks(message: JsonObject): JsonObject[] {
 
 export const isNonEmptyString = (value: Json | undefined): value is string => typeof value === "string" && value !== "";
 
-/** Returns the error in a result of `wait` or `join`; null for other results. */
+/** Returns the error in a result of `wait` or `join`, with defaults for its members. Returns null for other results. */
 export function findError(result: Json): { readonly error: string; readonly message: string } | null {
   const failure = isObject(result) ? (result.__error__ ?? null) : null;
   if (!isObject(failure)) return null;

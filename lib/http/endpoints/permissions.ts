@@ -19,7 +19,10 @@ export const canModelAnswer = (context: ServiceContext, agent: GraphReference): 
 export const canCallerApprove = (context: ServiceContext, agent: GraphReference): boolean =>
   findGraph(context, agent)?.a2a?.caller_may_approve === true;
 
-/** Returns the URL at which a person can answer the interrupts of a thread; null without the studio or `public_base_url`. */
+/**
+ * Returns the URL in the studio at which a person can answer the interrupts of a thread. Returns null without the
+ * studio or `public_base_url`.
+ */
 export function findAnswerUrl({ handler, service }: RequestContext, thread_id: string): string | null {
   const base = handler.hasStudio ? getPublicBaseUrl(service.options) : undefined;
   return base === undefined ? null : `${base}/studio/threads/${thread_id}`;

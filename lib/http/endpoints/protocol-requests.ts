@@ -9,7 +9,9 @@ import type { Thread } from "../../threads/mod.ts";
 /** The protocol of a request, stored as `metadata.created_by` of its runs. */
 export type AgentProtocol = "mcp" | "ai" | "ag-ui" | "a2a";
 
-/** Creates the metadata of a run. `task_id` is the first run of the request, set on later ones. */
+/**
+ * Creates the metadata of a run that a protocol starts. `task_id` is the first run of the request; later runs need it.
+ */
 export const createRequestMetadata = (created_by: AgentProtocol, task_id?: string): JsonObject => ({
   created_by,
   ...(task_id === undefined ? {} : { task_id }),
@@ -44,8 +46,9 @@ export const isResumingRun = ({ kwargs }: Pick<Run, "kwargs">): boolean =>
   isObject(kwargs.command) && kwargs.command.resume !== undefined;
 
 /**
- * Reads the progress of a protocol request from its first run and the thread. Throws `not_found` if the thread is deleted or hidden from
- * the caller.
+ * Reads the newest run of a protocol request, its thread, and its pending interrupts, which are none while a run is
+ * active and once the thread went on with another input. Reads again if a run started meanwhile. Throws `not_found` if
+ * the thread is deleted or hidden from the caller.
  */
 export async function readProtocolRequest(
   { runs, threads }: ProtocolResources,
@@ -65,7 +68,10 @@ export async function readProtocolRequest(
   }
 }
 
-/** Returns the newest run of a request, from one of its runs on, and whether the thread continued with another input. */
+/**
+ * Returns the newest run of a request, from one of its runs on: the last of the resuming runs that follow it without
+ * another input. `isSuperseded` is true if the thread continued with another input.
+ */
 async function findNewestRun(
   runs: ProtocolResources["runs"],
   from: Run,
@@ -101,8 +107,8 @@ export async function cancelProtocolRequest(
 }
 
 /**
- * Dismisses pending interrupts, including those that are pending again because the run that resumed them was cancelled. Throws
- * `not_found`.
+ * Dismisses pending interrupts by ending the graph, including those that are pending again because the run that resumed
+ * them was cancelled. Does nothing if the thread has none or another client has resumed. Throws `not_found`.
  */
 export async function dismissInterrupts(
   { threads }: Pick<ProtocolResources, "threads">,
@@ -120,8 +126,8 @@ export async function dismissInterrupts(
 export const UNANSWERED_ERROR = "QuestionLapsed";
 
 /**
- * Returns the result of the newest run as `join` does, also after later runs of the thread; waits for a run that is active. An
- * interrupt that the thread continued without is an error.
+ * Returns the result of the newest run as `join` does; waits for a run that is active. After a later input, reads the
+ * values at the run's checkpoint. An interrupt that the thread continued without becomes an `__error__`.
  */
 export async function readProtocolResult(
   { runs, threads }: ProtocolResources,
@@ -144,15 +150,15 @@ export const createResumeOrigin = (newestRun: Run, message_id = ""): Pick<RunOri
   idempotency: { route: "answer", key: `answer:${newestRun.run_id}${message_id}`, body_hash: "" },
 });
 
-/** Returns the pending interrupts in a result of `wait` or `join`. */
+/** Returns the pending interrupts in a result of `wait` or `join`, or an empty list. */
 export const readInterrupts = (result: Json): readonly Interrupt[] => {
   const list = isObject(result) ? result.__interrupt__ : undefined;
   return Array.isArray(list) ? filterInterrupts(list) : [];
 };
 
 /**
- * Checks the assistant of a run that a repeated request found. Throws `not_found` if the run is absent or of
- * another assistant, and `assistant_id` does not exist.
+ * Throws `not_found` if the assistant does not exist for the caller. Reads nothing for a run of this assistant, which is
+ * named by its id or its graph. Accepts a run of another assistant.
  */
 export async function requireAssistant(
   { assistants }: Pick<Resources, "assistants">,
@@ -180,7 +186,10 @@ export const isNoLongerPending = (error: unknown): error is ServiceError =>
     error.reason === "no_open_interrupt" ||
     error.cause instanceof ResumeError);
 
-/** Rethrows the error of a run that resumed too late, with a text for people. Returns for other errors. */
+/**
+ * Throws the error of a run that resumed too late, with a text for people and the error as its cause. Returns for other
+ * errors.
+ */
 export function throwIfNoLongerPending(error: unknown): void {
   if (!isNoLongerPending(error)) return;
   const { run_id } = error;

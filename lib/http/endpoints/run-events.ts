@@ -202,7 +202,10 @@ export class RunEventMapper {
       .flatMap((messageEvent) => this.#mapMessageEvent(messageEvent));
   }
 
-  /** Maps a tool message to its result, once for each id; none without an id or a call. */
+  /**
+   * Maps a tool message to its result. Returns no event for a message whose id was mapped before, and for one without
+   * an id or a call.
+   */
   #mapToolMessage(message: JsonObject, metadata: JsonObject): RunEvent[] {
     const { id, tool_call_id = null, name = null, content = "", status } = message;
     if (typeof id !== "string" || typeof tool_call_id !== "string" || this.#toolMessageIds.has(id)) return [];
@@ -222,7 +225,7 @@ export class RunEventMapper {
     ];
   }
 
-  /** Maps an update: its interrupts, the ends of its messages, and one event for each node. */
+  /** Maps an update: its interrupts, and for each node the ends of its messages, then the update itself. */
   #mapUpdate(namespace: readonly string[], { __interrupt__: interrupts, ...nodes }: JsonObject): RunEvent[] {
     const events = this.#mapInterrupts(namespace, interrupts);
     for (const [node, values] of Object.entries(nodes)) {
@@ -311,7 +314,10 @@ export class RunEventMapper {
     return this.#openToolCall(openPart, part, content);
   }
 
-  /** Opens a tool call once its name is known, which some providers send after its id. */
+  /**
+   * Sets the id and the name of a tool call in `openPart` once the name is known, which some providers send after the
+   * id. Returns its event, or an empty list if it has no name yet or is open already.
+   */
   #openToolCall(
     openPart: { tool_call_id: string; name: string },
     part: MessagePart,
@@ -323,7 +329,10 @@ export class RunEventMapper {
     return [{ ...part, type: "tool-call-open", tool_call_id: openPart.tool_call_id, name }];
   }
 
-  /** Maps a delta to the text that is new. Repeated arguments of a tool call give only their new end. */
+  /**
+   * Maps a delta to the text that is new. A tool call repeats its arguments so far, of which only the new end is
+   * returned; it opens once its name is known. Returns no event for a part that is not open.
+   */
   #mapDelta({ parts }: OpenMessage, index: Json, part: MessagePart, delta: JsonObject): RunEvent[] {
     const openPart = parts.get(index);
     if (!openPart) return [];
@@ -343,8 +352,9 @@ export class RunEventMapper {
   }
 
   /**
-   * Closes a part and returns its last events. `args` is the text of a tool call's arguments; empty if it was cut off, which
-   * gives an error.
+   * Closes a part and returns its last events; none for an unknown part. A part that is no text, reasoning or tool call
+   * gives a file. `args` is the text of a tool call's arguments; empty if it was cut off, which gives an error. A tool
+   * call whose name never came gives no event.
    */
   #closePart(
     { parts }: OpenMessage,

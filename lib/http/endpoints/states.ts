@@ -17,7 +17,7 @@ const isHumanMessage = (message: Json | undefined): message is JsonObject =>
 export const getStateMessages = ({ values }: Pick<ThreadState, "values">): Json[] =>
   isObject(values) ? getMessages(values) : [];
 
-/** Returns the id of the last human message; null without one. */
+/** Returns the id of the last human message. Returns null if there is none or it has no id. */
 export function findLastHumanMessageId(messages: readonly Json[]): string | null {
   const last = messages.findLast(isHumanMessage);
   return typeof last?.id === "string" ? last.id : null;
@@ -27,7 +27,10 @@ export function findLastHumanMessageId(messages: readonly Json[]): string | null
 export const findMessageIndex = (messages: readonly Json[], id: string): number =>
   messages.findLastIndex((message) => isHumanMessage(message) && message.id === id);
 
-/** Returns the text of a message's content. Content without text becomes JSON. */
+/**
+ * Returns the texts of a message's content, joined without a separator. Content without any text becomes JSON, an empty
+ * list an empty text.
+ */
 export function toContentText(content: Json): string {
   if (typeof content === "string") return content;
   const texts = (Array.isArray(content) ? content : []).flatMap((block) =>
@@ -37,7 +40,10 @@ export function toContentText(content: Json): string {
   return texts.length > 0 || isEmpty ? texts.join("") : JSON.stringify(content);
 }
 
-/** Returns whether a message of the state has the same text and number of files. The graph may have changed the form of its content. */
+/**
+ * Returns true if a message of the state has the same text and the same number of files. The graph may have changed the
+ * form of its content.
+ */
 export function hasSameContent({ content = "" }: JsonObject, sentContent: Json): boolean {
   const countFiles = (value: Json): number =>
     Array.isArray(value) ? value.filter((block) => isObject(block) && block.type !== "text").length : 0;
@@ -47,8 +53,8 @@ export function hasSameContent({ content = "" }: JsonObject, sentContent: Json):
 }
 
 /**
- * Returns the newest checkpoint that ends with the message, from which its response runs again. Throws `conflict` if none of the
- * newest states does.
+ * Returns the newest checkpoint that ends with the message and still has tasks to run, from which its response runs
+ * again. Throws `conflict` if none of the newest states is one.
  */
 export async function requireRegenerationCheckpoint(
   resources: ThreadResources,
@@ -104,7 +110,10 @@ async function findCheckpointId(
 
 const MEDIA_KINDS: ReadonlySet<string> = new Set(["image", "audio", "video"]);
 
-/** Creates a block that LangChain's providers read. `source` is the content or URL, with `source_type`. */
+/**
+ * Creates a block that LangChain's providers read. Its type is the first part of the MIME type, or `file` for an
+ * unknown one. `source` is the content or URL, with `source_type`. An empty file name is omitted.
+ */
 export function createFileBlock(mime_type: string, source: JsonObject, filename?: Json): JsonObject {
   const [kind = ""] = mime_type.split("/");
   const nameMember: JsonObject = typeof filename === "string" && filename !== "" ? { metadata: { filename } } : {};

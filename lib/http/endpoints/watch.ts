@@ -8,9 +8,12 @@ const POLL_MS = 1_000;
 const SIGNAL_SETTLE_MS = 50;
 
 export interface ThreadWatch {
-  /** Resolves with the threads that have changed, at first with all of them. Throws the errors of reading a thread. */
+  /**
+   * Waits for changes and resolves with the threads that have changed since the last call, at first with all of them.
+   * Resolves with an empty list once the watch is closed. Rejects with the errors of reading a thread.
+   */
   next(): Promise<readonly string[]>;
-  /** Resolves a pending `next`. */
+  /** Ends the watch and the subscriptions to the threads, and resolves a pending `next`. */
   close(): void;
 }
 
@@ -34,7 +37,10 @@ export function watchThreads({ service, resources }: RequestContext, threads: re
     }),
   );
 
-  /** Reads the next of the threads in turn and notes it as changed if its time has changed, or if it was deleted. */
+  /**
+   * Reads the next of the threads in turn, and adds it to the changed ones if its time of change differs from that of
+   * the last poll, if this is its first poll, or if it was deleted.
+   */
   async function poll(): Promise<void> {
     const id = threads[pollCount++ % threads.length] as string;
     const updated_at = (await resources.threads.get(id, { state: false }).catch(nullIfNotFound))?.updated_at ?? null;

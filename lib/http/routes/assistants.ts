@@ -95,7 +95,10 @@ const subgraphSearch = v.object({ recurse: v.optional(parse.flag) });
 
 const defineRoute = createRouteGroup({ tag: "Assistants", group: "assistants" });
 
-/** Reads the version to activate from the body, where clients send it, or from the query, where the published API has it. */
+/**
+ * Reads the version to activate from the body, where clients send it, or from the query, where the published API has
+ * it. Throws `invalid` if both lack it.
+ */
 async function readVersion(context: RequestContext<{ version?: number }, { version?: number }>): Promise<number> {
   const versionNumber = (await context.body()).version ?? context.query().version;
   if (versionNumber === undefined) throw invalidFieldError("version", "is required");
@@ -126,6 +129,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     body: assistantSearch,
     response: "Assistant[]",
     response_headers: PAGE_HEADERS,
+    /** Responds with one page of assistants and pagination headers. `select` in the body names the fields of each. */
     async handle(context) {
       const { select, ...search } = await context.body();
       return pageResponse(await context.resources.assistants.search(search), select);
@@ -159,6 +163,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     events: ["assistants:delete", "threads:delete"],
     query: assistantDeletion,
     errors: [404, 409],
+    /** Deletes the assistant, with `delete_threads` also its threads, and responds 204. */
     async handle(context) {
       await context.resources.assistants.delete(readAssistantId(context), context.query());
       return noContentResponse();
@@ -170,6 +175,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     ...readOptions,
     body: versionSearch,
     response: "AssistantVersion[]",
+    /** Responds with the versions of the assistant that the search in the body selects. Creates nothing. */
     async handle(context) {
       const search = await context.body();
       return jsonResponse(await context.resources.assistants.versions(readAssistantId(context), search));
@@ -190,6 +196,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     ...readOptions,
     query: graphQuery,
     response: "DrawnGraph",
+    /** Responds with the drawable graph of the assistant. `xray` includes subgraphs. */
     async handle(context) {
       const { xray } = context.query();
       return jsonResponse(await context.resources.assistants.graph(readAssistantId(context), xray));

@@ -94,6 +94,7 @@ const creationOptions = {
   body: cronCreate,
   response: "Cron",
   errors: [404, 507],
+  /** Creates a cron, on the thread of the path if there is one, and responds with it. */
   async handle(context: RequestContext<CronCreate>) {
     const thread_id = readOptionalThreadId(context);
     return jsonResponse(
@@ -118,6 +119,7 @@ export const CRON_ROUTES: readonly Route[] = [
     body: cronSearch,
     response: "Cron[]",
     response_headers: PAGE_HEADERS,
+    /** Responds with one page of crons and pagination headers. `select` in the body names the fields of each. */
     async handle(context) {
       const { select, ...search } = await context.body();
       return pageResponse(await context.resources.crons.search(search), select);

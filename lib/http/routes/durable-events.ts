@@ -14,6 +14,7 @@ export const EVENT_ROUTES: readonly Route[] = [
     max_body_bytes: MAX_EVENT_BYTES,
     response: "Received",
     errors: [404, 409, 410, 422, 507],
+    /** Delivers the JSON body to the durable call that waits at the address, and responds with a fixed text. */
     async handle({ service, params, bytes }) {
       await service.calls.deliver(params.address ?? "", readJson(await bytes()) as Json);
       return jsonResponse(RECEIVED_RESPONSE);

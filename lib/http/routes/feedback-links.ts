@@ -67,7 +67,10 @@ function parseJsonText(text: string, report: ReportFinding): Json {
   return value;
 }
 
-/** Returns the submission. Throws an InputError if it has neither score, value, comment nor correction. */
+/**
+ * Returns `input` itself. Throws an InputError if it has neither score, value, comment nor correction; an empty text
+ * counts as none.
+ */
 function requireContent(input: FeedbackSubmission): FeedbackSubmission {
   const { score, value, comment, correction, from } = input;
   return validateWith((report) => {
@@ -96,7 +99,10 @@ async function readSubmissionKey(
   }
 }
 
-/** Returns the value with sorted keys, so that the hash does not depend on their order. */
+/**
+ * Returns a copy with the keys of all objects sorted, at each depth, so that the hash does not depend on their order.
+ * Lists keep their order.
+ */
 function sortKeys(value: Json): Json {
   if (Array.isArray(value)) return value.map(sortKeys);
   if (!isObject(value)) return value;
@@ -114,7 +120,10 @@ const feedbackLinks = v.pipe(
   v.maxLength(MAX_TOKENS, encodeFinding("too_long", `must have at most ${MAX_TOKENS} items`)),
 );
 
-/** Reads the body of a token creation: one request or a list. Throws an InputError with all findings. */
+/**
+ * Reads the body of a token creation: one request, or a list if `isList` is true. `now` is the time from which links
+ * expire. Throws an InputError with all findings.
+ */
 function readTokenRequests(
   bytes: Uint8Array,
   now: number,
@@ -131,6 +140,7 @@ function readTokenRequests(
   return { requests, isList: true };
 }
 
+/** Converts the validated input of one link. Reports findings about its expiry at `loc`. */
 const toTokenRequest = (input: LinkInput, loc: FindingLocation, now: number, report: ReportFinding): TokenRequest => ({
   run_id: input.run_id.toLowerCase(),
   feedback_key: input.feedback_key,
@@ -139,8 +149,8 @@ const toTokenRequest = (input: LinkInput, loc: FindingLocation, now: number, rep
 });
 
 /**
- * Returns the time at which a link expires, by default after `DEFAULT_LIFETIME_MS`. Reports a finding for two values and a time
- * that is past or too late.
+ * Returns the time at which a link expires, in milliseconds since 1970, by default `DEFAULT_LIFETIME_MS` after `now`.
+ * Reports a finding for two values and for a time that is past or too late, and returns a time then, too.
  */
 function readExpiry(
   { expires_in, expires_at }: LinkInput,
@@ -203,8 +213,9 @@ const THANK_YOU_HEADERS: HeaderValues = {
 
 // Clients rely on the order of the checks: declared size, token, expiry, prefetch, then the content.
 /**
- * Stores feedback with a token and responds with its id, or with a page for a browser. A prefetch gets 204 and stores nothing.
- * Throws `too_large`, `not_found`, `gone` or an InputError, in this order.
+ * Stores feedback of a body or a query with a token, and responds with its id; a GET from a browser gets a page. A GET
+ * of a prefetch or a subresource gets 204 and stores nothing. A repeated idempotency key stores nothing new. Throws
+ * `too_large`, `not_found`, `gone` or an InputError, in this order.
  */
 async function submitFeedback(context: RequestContext): Promise<Response> {
   const { request, service, params } = context;
@@ -280,6 +291,10 @@ export function prefersHtml(accept: string | null): boolean {
     const quality = parameters.find((parameter) => parameter.startsWith("q="));
     return { type, quality: quality === undefined ? 1 : Number(quality.slice(2)) || 0 };
   });
+  /**
+   * Returns the quality of the first of `types` that the header names, and its rank, which is lower for a more specific
+   * and an earlier range. Returns quality 0 and an infinite rank without one.
+   */
   const findPreference = (...types: readonly string[]): { quality: number; rank: number } => {
     for (const [vagueness, type] of types.entries()) {
       const index = ranges.findIndex((range) => range.type === type);

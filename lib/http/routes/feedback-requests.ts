@@ -137,6 +137,10 @@ export const feedbackPatch: FieldSchema<Content & { readonly feedback_source: So
   "Present fields are changed, null clears",
 );
 
+/**
+ * Returns the source and its metadata under their names in feedback. Omits a type that is absent and metadata that are
+ * undefined; metadata of null stay.
+ */
 const toSource = (
   input: SourceInput | null,
 ): { readonly source?: string; readonly source_metadata?: JsonObject | null } => ({
@@ -144,7 +148,10 @@ const toSource = (
   ...(input?.metadata === undefined ? {} : { source_metadata: input.metadata }),
 });
 
-/** Parses a submission in a JSON body. Throws `invalid`, also for what is no object. */
+/**
+ * Parses a submission in a JSON body, and marks it as from the body. Throws an InputError, also for a body that is no
+ * object.
+ */
 export const readSubmission = (bytes: Uint8Array): FeedbackSubmission => ({
   ...parseWithSchema(submission, readObjectBody(bytes), ["body"]),
   from: "body",
@@ -165,7 +172,10 @@ export function readFeedbackCreate(bytes: Uint8Array): FeedbackCreate {
   };
 }
 
-/** Reads the body of a patch. Absent members stay, members that are null are cleared. Throws an InputError with all findings. */
+/**
+ * Reads the body of a patch. Returns only members that the body has; null clears one. Of the source only the metadata
+ * can change: its type is ignored. Throws an InputError with all findings.
+ */
 export function readFeedbackPatch(bytes: Uint8Array): FeedbackPatch {
   const body = readObjectBody(bytes);
   const { feedback_source, ...input } = parseWithSchema(feedbackPatch, body, ["body"]);
@@ -240,7 +250,10 @@ export const feedbackLink: FieldSchema<LinkInput> = withDescription(
   "Without `expires_in` and `expires_at` it expires after 3 hours; 365 days at most",
 ) as FieldSchema<LinkInput>;
 
-/** Returns the config without null members; null without one. */
+/**
+ * Returns a copy of the config without null members, or null if there is none. A category without a label gets the
+ * label null.
+ */
 export function toFeedbackConfig(input: ConfigInput | null | undefined): FeedbackConfig | null {
   if (!input) return null;
   const { type, min, max, categories } = input;

@@ -23,7 +23,7 @@ const readFeedbackQuery = (params: URLSearchParams): FeedbackFilter & Page =>
 const readStatsQuery = (params: URLSearchParams): FeedbackFilter =>
   validateWith((report) => readFilter(params, report));
 
-/** Returns null for a text that is no boolean. */
+/** Returns true for `true` and `1`, false for `false` and `0`, in any case, and null for other text. */
 function parseBoolean(value: string): boolean | null {
   if (/^(?:true|1)$/i.test(value)) return true;
   return /^(?:false|0)$/i.test(value) ? false : null;
@@ -34,6 +34,10 @@ function parseBoolean(value: string): boolean | null {
  * booleans and times.
  */
 function readFilter(params: URLSearchParams, report: ReportFinding): FeedbackFilter {
+  /**
+   * Returns an object with the values of a repeated parameter under `field`, or an empty object without any. Drops
+   * empty values, except those of `source`, which `read` reports.
+   */
   const readList = <Name extends string>(
     field: Name,
     name: string,
@@ -52,6 +56,10 @@ function readFilter(params: URLSearchParams, report: ReportFinding): FeedbackFil
       report(loc, `must be one of ${FEEDBACK_SOURCES.join(", ")}`, "enum");
     return value;
   };
+  /**
+   * Returns an object with the parameter as `read` converts it, or an empty object if it is absent. Reports `msg` if
+   * `read` returns null.
+   */
   const readOptional = <Name extends string, Value>(
     name: Name,
     read: (value: string) => Value | null,
@@ -87,6 +95,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     summary: "Get feedback statistics by key",
     response: "FeedbackStats",
+    /** Responds with an object that has the statistics of each feedback key under the key. */
     async handle(context) {
       const stats = await context.resources.feedback.stats(
         await context.accountCaller(),
@@ -146,6 +155,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     summary: "Delete feedback",
     response: "any",
     errors: [404],
+    /** Deletes the feedback and responds with an empty object. */
     async handle(context) {
       await context.resources.feedback.delete(await context.accountCaller(), readFeedbackId(context));
       return jsonResponse({});

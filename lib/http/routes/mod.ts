@@ -22,6 +22,10 @@ async function loadAgentRoutes(): Promise<readonly Route[]> {
   return [...THREAD_ROUTES, ...PROTOCOL_ROUTES, ...CRON_ROUTES, ...RUN_ROUTES];
 }
 
+/**
+ * Returns a group of routes that is imported for paths with this prefix. It has those routes of threads and runs that
+ * begin with the prefix.
+ */
 const createLazyAgentRoutes = (pathPrefix: Route["path"]): LazyRoutes => ({
   path: pathPrefix,
   load: async () => (await loadAgentRoutes()).filter(({ path }) => path.startsWith(pathPrefix)),
@@ -33,6 +37,7 @@ const LAZY_GROUPS: readonly LazyRoutes[] = [
   { path: "/store/", load: async () => (await import("./store.ts")).STORE_ROUTES },
   {
     path: "/greenroom/",
+    /** Imports the routes of durable events and of operations. */
     async load() {
       const [{ EVENT_ROUTES }, { OPERATION_ROUTES }] = await Promise.all([
         import("./durable-events.ts"),
@@ -43,6 +48,7 @@ const LAZY_GROUPS: readonly LazyRoutes[] = [
   },
   {
     path: "/api/v1/",
+    /** Imports the routes of the platform, of feedback links and of feedback. */
     async load() {
       const [{ PLATFORM_ROUTES }, { FEEDBACK_LINK_ROUTES }, { FEEDBACK_ROUTES }] = await Promise.all([
         import("./platform.ts"),

@@ -185,6 +185,7 @@ export const OPERATION_ROUTES: readonly Route[] = [
     events: ["threads:update"],
     accepted: "It will be sent",
     errors: [404, 409],
+    /** Sends the webhook of a run again and responds 202, before the delivery. */
     async handle(context) {
       await context.resources.webhooks.redeliver(readDeliveryId(context));
       return acceptedResponse();

@@ -13,7 +13,10 @@ const MAX_RANGE_DAYS = 3660;
 const MAX_USAGE_WORKSPACES = 1000;
 const USAGE_GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"];
 
-/** Reads the query parameter `quote` of the CSV file: `needed` (the default) or `text`. Throws an InputError. */
+/**
+ * Reads the query parameter `quote` of the CSV file: `needed` (the default) or `text`. Throws an InputError for another
+ * or a repeated one.
+ */
 export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
   return validateWith((report) => {
     const [quotes = "needed", ...extraQuotes] = params.getAll("quote");
@@ -54,7 +57,10 @@ function toUsageRequest(params: URLSearchParams, report: ReportFinding): UsageRe
   };
 }
 
-/** Reads a required time. Reports a finding and returns null if it is absent or malformed. */
+/**
+ * Reads a required time in milliseconds since 1970. Reports a finding and returns null if it is absent or malformed.
+ * Reports a repeated parameter, too, and returns the first time.
+ */
 function readTime(params: URLSearchParams, name: string, report: ReportFinding): number | null {
   const [input = "", ...extraValues] = params.getAll(name);
   if (extraValues.length > 0) report([name], `${name} must be given once`);
@@ -67,7 +73,10 @@ function readTime(params: URLSearchParams, name: string, report: ReportFinding):
   return time;
 }
 
-/** Reads ids from repeated parameters, or from one list with commas. Reports at least one finding if there is none. */
+/**
+ * Reads ids from repeated parameters, or from one list with commas. Returns each once, in lower case. Reports and omits
+ * what is no UUID, ignores empty ones, and reports a finding if there is none or more than `MAX_USAGE_WORKSPACES`.
+ */
 function readWorkspaceIds(params: URLSearchParams, report: ReportFinding): string[] {
   const inputs = params.getAll("workspace_ids");
   const idTexts = inputs.length === 1 ? (inputs[0] as string).split(",") : inputs;
@@ -95,7 +104,10 @@ function readUsageGroup(params: URLSearchParams, report: ReportFinding): UsageGr
   return group_by ?? "workspace";
 }
 
-/** Returns true for `include=tokens`. Reports a finding for other values. */
+/**
+ * Returns true if the first `include` is `tokens`, false without one. Reports a finding for other values and for
+ * several.
+ */
 function includesTokens(params: URLSearchParams, report: ReportFinding): boolean {
   const [included, ...extraValues] = params.getAll("include");
   if (extraValues.length > 0) report(["include"], "include must be given once");
@@ -174,8 +186,9 @@ export const PLATFORM_ROUTES: readonly Route[] = [
 /** The number of records in a chunk of a body. */
 const RECORDS_PER_CHUNK = 500;
 
-/** Creates a response with `{stride, usage}` as JSON. */
+/** Creates a response with `{stride, usage}` as JSON. Its body is written in chunks of records as the reader pulls. */
 export function createUsageJsonResponse({ stride, usage }: UsageReport): Response {
+  /** Formats records as JSON, separated by commas. All chunks but the first begin with a comma. */
   const chunk = (records: readonly UsageRecord[], position: number): string => {
     const idTexts = records.map((record) => JSON.stringify(record)).join(",");
     return position > 0 ? `,${idTexts}` : idTexts;
@@ -201,12 +214,16 @@ const USAGE_COLUMNS = [
   ["Cost USD", "cost_usd"],
 ] as const;
 
-/** Creates a response with a usage report as a CSV file. It has the columns of all groupings. Those of other groupings are empty. */
+/**
+ * Creates a response with a usage report as a CSV file to download. It has the columns of all groupings; those of other
+ * groupings are empty. It has token columns only if the request includes tokens.
+ */
 export function createUsageCsvResponse({ stride, usage, request }: UsageReport, quotes?: CsvQuotes): Response {
   const bucket_ms = toStrideMs(stride);
   const usageColumns = request.tokens ? USAGE_COLUMNS : [];
   const titles = [...DIMENSION_COLUMNS.map(([title]) => title), "Traces", ...usageColumns.map(([title]) => title)];
   const head = formatCsvRow(["Time Bucket Start", "Time Bucket End", ...titles], quotes);
+  /** Formats a record as a line of the file: start and end of its time bucket, all dimensions, and its numbers. */
   const formatRecord = ({ time_bucket, dimensions, traces, ...sums }: UsageRecord): string => {
     const end = formatRfc3339(Date.parse(time_bucket) + bucket_ms);
     const names: Readonly<Record<string, string | null>> = dimensions;
@@ -261,7 +278,10 @@ export function formatCsvRow(cells: readonly (string | number | null)[], quotes:
   return `${cells.map((cell) => formatCsvCell(cell, quotes)).join(",")}\r\n`;
 }
 
-/** Formats a cell; null is empty. Text that a spreadsheet would run as a formula begins with a tab. */
+/**
+ * Formats a cell; null is empty and a number has no quotes. Quotes a text if `quotes` is `text` or the text needs it. A
+ * text that a spreadsheet would run as a formula begins with a tab.
+ */
 function formatCsvCell(value: string | number | null, quotes: CsvQuotes): string {
   if (value === null) return "";
   if (typeof value === "number") return String(value);

@@ -58,6 +58,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     body: threadCommand,
     response: "CommandAnswer",
     errors: [404, 503, 507],
+    /** Executes the command in the body on the thread, and responds with its result. */
     async handle(context) {
       const thread_id = readThreadId(context);
       const command = await context.body();
@@ -70,6 +71,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     body: eventFilter,
     response: "stream",
+    /** Streams the events of the thread that the filter in the body selects, as server-sent events without an end. */
     async handle(context) {
       const thread_id = readThreadId(context);
       const filter = await context.body();
@@ -106,7 +108,10 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
 
 type CallerRuns = RequestContext["resources"]["runs"];
 
-/** Returns a function that authorizes the run of a command. `getRuns` returns the runs of the caller. */
+/**
+ * Returns a function that authorizes the run of a command. It throws `invalid` for parameters that do not fit a run.
+ * `getRuns` returns the runs of the caller; it is called for each command.
+ */
 const createRunAuthorizer =
   (context: RequestContext, getRuns = async (): Promise<CallerRuns> => context.resources.runs): CommandCaller["run"] =>
   async (thread_id, params) => {
@@ -133,8 +138,9 @@ function switchingProtocolsResponse(): Response {
 }
 
 /**
- * Opens the WebSocket of a thread and its session, and counts it as an open stream. Throws `not_built` if the host cannot open
- * one, and `bad_request` for an invalid handshake.
+ * Opens the WebSocket of a thread and its session, and counts it as an open stream until it closes. Returns the
+ * response of the host, or a 101. Throws `not_built` if the host cannot open one, and `bad_request` for an invalid
+ * handshake.
  */
 function openSocket(context: RequestContext, thread_id: string, thread: AuthorizedThreadStream): Response {
   const { host, handler, service, request_id } = context;

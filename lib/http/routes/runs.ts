@@ -68,7 +68,10 @@ export const cancelMany: parse.FieldSchema<RunsCancel> = v.object({
   ),
 });
 
-/** Returns the runs that a bulk cancel stops: those of a status, or some of a thread. Throws `invalid`. */
+/**
+ * Returns the runs that a bulk cancel stops: those of `status`, or `run_ids` of the thread. Throws `invalid` for both
+ * and for neither.
+ */
 function toCancelTarget({ status, thread_id, run_ids }: RunsCancel): CancelTarget {
   if (status !== undefined && (thread_id !== undefined || run_ids !== undefined)) {
     throw invalidFieldError("status", "not together with thread_id and run_ids. Send one or the other");
@@ -90,7 +93,10 @@ const joinQuery = v.object({ cancel_on_disconnect: v.optional(parse.flag) });
 
 const namespace = v.optional(parse.listSchema(parse.text));
 
-/** Reads the namespaces of a stream after `namespace` was validated. Reads the URL, because an empty namespace is the root graph. */
+/**
+ * Reads the namespaces of a stream after `namespace` was validated; returns an empty object without any. A parameter
+ * may hold a list. Reads the URL, because an empty namespace is the root graph.
+ */
 function readNamespaces(url: string): { readonly namespaces?: readonly string[] } {
   const input = new URL(url).searchParams.getAll("namespace");
   const namespaces = input.flatMap((value) => (value === "" ? [value] : (parse.parseListItems(value) as string[])));
@@ -134,14 +140,20 @@ async function readNewRun(context: RequestContext, pathSuffix: string): Promise<
   return [thread_id, input, await readRunOrigin(context, bytes, route)];
 }
 
-/** Creates a run on a thread and responds with it at once, with its path in `content-location`. */
+/**
+ * Creates a run, on the thread of the path if there is one, and responds with it at once, with its path in
+ * `content-location`.
+ */
 async function createRun(context: RequestContext): Promise<Response> {
   const [thread_id, request, origin] = await readNewRun(context, "");
   const run = await context.resources.runs.create(thread_id, request, origin);
   return jsonResponse(run, { "content-location": formatRunPath(thread_id, run.run_id) });
 }
 
-/** Creates a run and streams its frames. Headers name the run and where it can be joined. */
+/**
+ * Creates a run, on the thread of the path if there is one, and streams its frames, of the namespaces in the query if
+ * it has some. Headers name the run and where it can be joined.
+ */
 async function streamRun(context: RequestContext): Promise<Response> {
   context.query();
   const { namespaces } = readNamespaces(context.request.url);
@@ -157,7 +169,8 @@ async function streamRun(context: RequestContext): Promise<Response> {
 }
 
 /**
- * Creates a run and responds with its result when it ends. Large results of runs on a thread are read again when the budget has
+ * Creates a run, on the thread of the path if there is one, and responds with its result when it ends. Headers name the
+ * run and, on a thread, where it can be joined. Large results of runs on a thread are read again when the budget has
  * room.
  */
 async function waitForRun(context: RequestContext): Promise<Response> {
@@ -181,7 +194,10 @@ const createResultReader =
   async (): Promise<Json> =>
     (await (await resources.runs.join(thread_id, run_id)).result) ?? {};
 
-/** Responds with the result of a run, at once if it has ended, else when it ends. */
+/**
+ * Responds with the result of a run, `{}` if it has none: at once if the run has ended, else when it ends. Stops
+ * waiting then, and when the client disconnects, which cancels the run if `cancel_on_disconnect` is set.
+ */
 async function joinRun(
   context: RequestContext,
   options: { readonly cancel_on_disconnect?: boolean },
@@ -202,7 +218,10 @@ async function joinRun(
   }
 }
 
-/** Creates several stateless runs, all or none. Throws `invalid` for too many. */
+/**
+ * Creates several stateless runs, all or none, and responds with them. A repeated idempotency key gets the earlier
+ * ones. Throws `invalid` above `MAX_BATCH_RUNS`.
+ */
 async function createBatch(context: RequestContext): Promise<Response> {
   const bytes = await context.bytes();
   const input = parse.readList(bytes, runCreate, context);
@@ -222,14 +241,20 @@ const toJoinOptions = <Options extends { readonly cancel_on_disconnect?: boolean
 ): Options =>
   request.method === "HEAD" || !isScriptRequest(request) ? { ...options, cancel_on_disconnect: false } : options;
 
-/** Returns the access level of a join request: `run` with `cancel_on_disconnect`, else `read`. */
+/**
+ * Returns the access level of a join request: `run` if a script sends it with a `cancel_on_disconnect` that is not
+ * false, else `read`. HEAD and pages can only read.
+ */
 function resolveJoinAccess(request: Pick<Request, "method" | "url" | "headers">): AccessLevel {
   if (request.method === "HEAD" || !isScriptRequest(request)) return "read";
   const values = new URL(request.url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
   return values.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
 }
 
-/** Streams the frames of a run after `Last-Event-ID`, or all. */
+/**
+ * Streams the frames of a run after `Last-Event-ID`, or all, in the stream modes and namespaces of the query. Ignores
+ * `checkpoint_id`. The response names its own path in `location`.
+ */
 async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof joinStreamQuery>>): Promise<Response> {
   const [thread_id, run_id] = [readOptionalThreadId(context), readRunId(context)];
   // The whole run is replayed for every `checkpoint_id`.
@@ -297,6 +322,9 @@ export const RUN_ROUTES: readonly Route[] = [
     query: runSearch,
     response: "Run[]",
     errors: [404],
+    /**
+     * Responds with the runs of a thread as a list, which is streamed if it is long. `select` names the fields of each.
+     */
     async handle(context) {
       const thread_id = readThreadId(context);
       const { select, ...search } = context.query();
@@ -345,6 +373,7 @@ export const RUN_ROUTES: readonly Route[] = [
     accepted: "The run will stop",
     no_content: "The run has stopped (`wait`)",
     errors: [404, 507],
+    /** Cancels a run, by default with `interrupt`. Responds 204 after its end with `wait`, else 202 at once. */
     async handle(context) {
       const [thread_id, run_id] = [readThreadId(context), readRunId(context)];
       const { wait = false, action = "interrupt", reason } = context.query();
@@ -369,6 +398,7 @@ export const RUN_ROUTES: readonly Route[] = [
     max_body_bytes: MAX_EVENT_BYTES,
     response: "Received",
     errors: [404, 410, 422, 507],
+    /** Sends the JSON body as the event `name` to the thread, and responds with a fixed text. */
     async handle(context) {
       const name = readPathSegment(context, "name");
       await context.resources.threads.send(readThreadId(context), name, parse.readJson(await context.bytes()) as Json);
@@ -389,6 +419,7 @@ export const RUN_ROUTES: readonly Route[] = [
     body: cancelMany,
     query: cancelManyQuery,
     errors: [404, 507],
+    /** Cancels the runs of a status, or the named runs of a thread, by default with `interrupt`. Responds 204. */
     async handle(context) {
       const { action = "interrupt" } = context.query();
       const target = toCancelTarget(await context.body());

@@ -19,6 +19,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     summary: "Health of the worker",
     response: "Health",
     errors: [503],
+    /** Responds with the services of the process, and with 503 if its worker can execute no run any more. */
     handle({ service }) {
       const services = service.services();
       if (service.healthy()) return jsonResponse({ ok: true, services });
@@ -30,6 +31,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     summary: "Readiness: whether to send requests to this process",
     response: "Readiness",
     errors: [503],
+    /** Responds with `ok`, or with 503 and the reason if the service cannot take requests now. */
     async handle({ service }) {
       const ready = await service.ready();
       return jsonResponse(ready, {}, ready.ok ? 200 : 503);
@@ -42,6 +44,10 @@ export const SERVER_ROUTES: readonly Route[] = [
     open_locally: true,
     query: metricsQuery,
     response: "text",
+    /**
+     * Responds with the metrics of the service and the number of open streams of this handler, as Prometheus text or
+     * with `format=json` as JSON.
+     */
     async handle({ service, handler, query }) {
       const { format } = query();
       const metrics = { ...(await service.metrics()), open_streams: handler.streamingBodies.openCount };
@@ -54,6 +60,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     summary: "Get versions and features",
     group: "meta",
     response: "Info",
+    /** Responds with information about the server. Flags of route groups that are disabled are false. */
     async handle({ service, handler }) {
       const info = await service.info();
       return jsonResponse({ ...info, flags: handler.filterFlags(info.flags) });
@@ -70,6 +77,10 @@ export const SERVER_ROUTES: readonly Route[] = [
     group: "meta",
     response: "html",
     errors: [501],
+    /**
+     * Responds with the page that the handler's `docs` option creates from the OpenAPI document. Throws `not_built`
+     * without this option.
+     */
     async handle({ handler }) {
       if (handler.docs) return handler.docs(await createOpenApiDocument(handler));
       throw new ServiceError("not_built", "This server has no page at /docs. GET /openapi.json has the same content");
@@ -77,7 +88,10 @@ export const SERVER_ROUTES: readonly Route[] = [
   }),
 ];
 
-/** Creates the OpenAPI document of the routes that the handler serves. Its JSON is larger than the handler, so it is loaded here. */
+/**
+ * Creates a copy of the OpenAPI document with the paths that the handler serves and its prefix as the server. The JSON
+ * is larger than the handler, so it is loaded here.
+ */
 async function createOpenApiDocument({ isHiddenPath, base }: HandlerState): Promise<OpenApi> {
   const { default: openapi } = await import("../openapi.json", { with: { type: "json" } });
   const paths: Record<string, OpenApi["paths"][string]> = {};

@@ -101,7 +101,10 @@ type BodyContext = Pick<RequestContext, "onUnknownKeys" | "rawQuery">;
 
 const namespaceRequiredError = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
 
-/** Reads and validates an item; a `ttl` of null is kept, because it means that the item never expires. Throws `invalid`. */
+/**
+ * Reads and validates an item. A `ttl` of null is kept, because it means that the item never expires; an absent one is
+ * omitted. Throws `invalid` if a member, the namespace, the key, the index or the `ttl` is wrong.
+ */
 function readItemPut(bytes: Uint8Array, context: BodyContext): ItemPut {
   const { namespace, key, value, index, ttl } = parse.readObject(bytes, itemPut, context);
   if (namespace === undefined) throw namespaceRequiredError();
@@ -141,7 +144,10 @@ function readItemQuery(query: parse.RawQuery): ItemAddress & { readonly refresh_
   return { namespace, key: validateKey(key), ...parse.readQuery(query, refreshQuery) };
 }
 
-/** Reads an item address from the body, or from the query if there is no body. */
+/**
+ * Reads an item address from the body, or from the query if there is no body and the query has a namespace or a key.
+ * Throws `invalid`.
+ */
 function readItemAddress(bytes: Uint8Array, context: BodyContext): ItemAddress {
   const query = context.rawQuery;
   if (bytes.length === 0 && (query.namespace !== undefined || query.key !== undefined)) {

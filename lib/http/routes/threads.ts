@@ -248,7 +248,7 @@ const threadStreamQuery = v.object({
 
 const defineRoute = createRouteGroup({ tag: "Threads", group: "threads" });
 
-/** Responds with the states of a thread, newest first, as they are read. */
+/** Responds with the states of a thread, newest first, as they are read. `select` names the fields of each. */
 async function respondWithHistory(
   context: RequestContext,
   { select, ...search }: HistoryQuery & { readonly select?: readonly string[] },
@@ -292,6 +292,10 @@ export const THREAD_ROUTES: readonly Route[] = [
     query: threadQuery,
     response: "Thread[]",
     response_headers: PAGE_HEADERS,
+    /**
+     * Responds with one page of threads as they are read, with pagination headers. Members of the body replace those of
+     * the query.
+     */
     async handle(context) {
       const search = { ...context.query(), ...(await context.body()) };
       return await createPageResponse(context, (steps) => context.resources.threads.searchEach(search, steps));
@@ -312,6 +316,10 @@ export const THREAD_ROUTES: readonly Route[] = [
     events: ["threads:delete"],
     body: threadPrune,
     response: "PrunedThreads",
+    /**
+     * Prunes the threads by `strategy`, skips unknown and busy ones, and responds with the number of those that were
+     * pruned.
+     */
     async handle(context) {
       const { thread_ids, strategy } = await context.body();
       return jsonResponse({ pruned_count: await context.resources.threads.prune(thread_ids, strategy) });
@@ -343,6 +351,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     response: "Thread",
     no_content: "Changed (`Prefer: return=minimal`)",
     errors: [404],
+    /** Updates the thread and responds with it, or with 204 if the header `Prefer` has `return=minimal`. */
     async handle(context) {
       const thread_id = readThreadId(context);
       const patch = await context.body();
@@ -366,6 +375,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     ...readOptions,
     query: stateQuery,
     response: "ThreadState",
+    /** Responds with the current state. `select` names its fields. */
     async handle(context) {
       const { select, ...options } = context.query();
       return jsonResponse(
@@ -379,6 +389,9 @@ export const THREAD_ROUTES: readonly Route[] = [
     body: stateUpdateBody,
     response: "UpdatedState",
     errors: [404, 409],
+    /**
+     * Changes the state and responds with the new checkpoint, as `checkpoint` and as `configurable`, without its map.
+     */
     async handle(context) {
       const thread_id = readThreadId(context);
       const change = await context.body();
@@ -392,6 +405,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     events: ["threads:update"],
     body: statePatch,
     errors: [404],
+    /** Merges `metadata` into the metadata of the newest checkpoint and responds 204. */
     async handle(context) {
       const thread_id = readThreadId(context);
       const { metadata = {} } = await context.body();
@@ -404,6 +418,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     ...readOptions,
     query: stateQuery,
     response: "ThreadState",
+    /** Responds with the state at the checkpoint. `select` names its fields. */
     async handle(context) {
       const checkpoint_id = readPathSegment(context, "checkpoint_id");
       const { select, ...options } = context.query();
@@ -417,6 +432,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     ...readOptions,
     body: checkpointStateQuery,
     response: "ThreadState",
+    /** Responds with the state at the checkpoint in the body; creates nothing. `select` names its fields. */
     async handle(context) {
       const { checkpoint, select, ...options } = await context.body();
       const state = await context.resources.threads.stateAt(readThreadId(context), checkpoint, options);
@@ -453,6 +469,10 @@ export const THREAD_ROUTES: readonly Route[] = [
     request_headers: { "Last-Event-ID": "The last event seen; `-` or `-1` for all that are stored" },
     response: "stream",
     response_headers: ["Location"],
+    /**
+     * Streams the frames of the thread's runs after `Last-Event-ID`, without it only new ones, in the modes of
+     * `stream_mode` and `stream_modes`.
+     */
     async handle(context) {
       const thread_id = readThreadId(context);
       const { stream_mode = [], stream_modes = [] } = context.query();

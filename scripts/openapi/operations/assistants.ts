@@ -8,22 +8,22 @@ export const assistantTexts: OperationTexts = {
   "post /assistants": {
     description:
       "An assistant is a graph with a configuration: a context, a config and metadata. Each graph has a default assistant, which its graph id names.",
-    body: { graph_id: "chat", assistant_id: ASSISTANT, name: "Polite", context: { tone: "polite" } },
+    body: { graph_id: "agent", assistant_id: ASSISTANT, name: "Polite", context: { tone: "polite" } },
     call: langgraph(
-      `await client.assistants.create({\n  graphId: "chat",\n  assistantId: "${ASSISTANT}",\n  name: "Polite",\n  context: { tone: "polite" },\n});`,
+      `await client.assistants.create({\n  graphId: "agent",\n  assistantId: "${ASSISTANT}",\n  name: "Polite",\n  context: { tone: "polite" },\n});`,
     ),
     codes: { 404: ["graph_not_found"], 409: ["already_exists"] },
   },
   "post /assistants/search": {
     description:
       "Returns the assistants that match all filters, a page at a time. `X-Pagination-Total` has the number of all matches.",
-    body: { graph_id: "chat", limit: 10 },
-    call: langgraph(`await client.assistants.search({ graphId: "chat", limit: 10 });`),
+    body: { graph_id: "agent", limit: 10 },
+    call: langgraph(`await client.assistants.search({ graphId: "agent", limit: 10 });`),
   },
   "post /assistants/count": {
     description: "Returns the number of assistants that match all filters, which are those of a search.",
-    body: { graph_id: "chat" },
-    call: langgraph(`await client.assistants.count({ graphId: "chat" });`),
+    body: { graph_id: "agent" },
+    call: langgraph(`await client.assistants.count({ graphId: "agent" });`),
   },
   "get /assistants/:assistant_id": {
     description: "Returns the active version of the assistant.",

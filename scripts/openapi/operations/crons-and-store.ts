@@ -5,7 +5,7 @@ import { langgraph, type OperationTexts } from "./text.ts";
 
 const INPUT = { messages: [{ role: "human", content: "Good morning" }] };
 const INPUT_TEXT = '{ messages: [{ role: "human", content: "Good morning" }] }';
-const CRON_BODY = { assistant_id: "chat", schedule: "0 9 * * 1-5", timezone: "Europe/Berlin", input: INPUT };
+const CRON_BODY = { assistant_id: "agent", schedule: "0 9 * * 1-5", timezone: "Europe/Berlin", input: INPUT };
 const CREATION_CODES: readonly ErrorReason[] = ["webhook_refused", "public_base_url_missing"];
 
 export const cronTexts: OperationTexts = {
@@ -14,7 +14,7 @@ export const cronTexts: OperationTexts = {
       "Creates a schedule that starts a run in a new thread each time. `schedule` is a cron expression of five fields in `timezone`, or a nickname such as `@daily`.",
     body: CRON_BODY,
     call: langgraph(
-      `await client.crons.create("chat", {\n  schedule: "0 9 * * 1-5",\n  timezone: "Europe/Berlin",\n  input: ${INPUT_TEXT},\n});`,
+      `await client.crons.create("agent", {\n  schedule: "0 9 * * 1-5",\n  timezone: "Europe/Berlin",\n  input: ${INPUT_TEXT},\n});`,
     ),
     codes: { 404: ["assistant_not_found"], 422: CREATION_CODES },
   },
@@ -23,19 +23,19 @@ export const cronTexts: OperationTexts = {
       "Creates a schedule whose runs share the thread, and so its state. The cron is deleted with the thread.",
     body: CRON_BODY,
     call: langgraph(
-      `await client.crons.createForThread("${THREAD}", "chat", {\n  schedule: "0 9 * * 1-5",\n  timezone: "Europe/Berlin",\n  input: ${INPUT_TEXT},\n});`,
+      `await client.crons.createForThread("${THREAD}", "agent", {\n  schedule: "0 9 * * 1-5",\n  timezone: "Europe/Berlin",\n  input: ${INPUT_TEXT},\n});`,
     ),
     codes: { 404: ["assistant_not_found", "thread_not_found"], 422: CREATION_CODES },
   },
   "post /runs/crons/search": {
     description: "Returns the crons that match all filters, a page at a time, with the time of their next run.",
-    body: { assistant_id: "chat", limit: 10 },
-    call: langgraph(`await client.crons.search({ assistantId: "chat", limit: 10 });`),
+    body: { assistant_id: "agent", limit: 10 },
+    call: langgraph(`await client.crons.search({ assistantId: "agent", limit: 10 });`),
   },
   "post /runs/crons/count": {
     description: "Returns the number of crons that match all filters, which are those of a search.",
-    body: { assistant_id: "chat" },
-    call: langgraph(`await client.crons.count({ assistantId: "chat" });`),
+    body: { assistant_id: "agent" },
+    call: langgraph(`await client.crons.count({ assistantId: "agent" });`),
   },
   "get /runs/crons/:cron_id": {
     description: "Returns the cron with its schedule, the options of its runs and the time of the next one.",

@@ -27,7 +27,7 @@ export const TEXTS: OperationTexts = {
 const PATH_VALUES: Readonly<Record<string, string>> = {
   thread_id: THREAD,
   run_id: RUN,
-  assistant_id: "chat",
+  assistant_id: "agent",
   cron_id: CRON,
   checkpoint_id: CHECKPOINT,
   chat_id: THREAD,

@@ -8,7 +8,7 @@ const CHAT_CODES: Readonly<Record<number, readonly ErrorReason[]>> = {
   404: ["assistant_not_found", "thread_not_found"],
   409: ["thread_busy", "limit_reached", "interrupt_already_answered", "no_open_interrupt", "conflict"],
 };
-const AGENT = { assistant_id: "chat" };
+const AGENT = { assistant_id: "agent" };
 /** Returns an error of JSON-RPC, as a server of MCP refuses a request. */
 const rpcError = (message: string, code = -32000): ErrorBody => ({
   schema: "RpcError",
@@ -93,7 +93,7 @@ export const protocolTexts: OperationTexts = {
   "get /.well-known/agent-card.json": {
     description:
       "Returns the card of an agent at the address where clients look for it. A server with one agent needs no `assistant_id`.",
-    query: { assistant_id: "chat" },
+    query: { assistant_id: "agent" },
     headers: { "A2A-Version": "1.0" },
     codes: { 404: ["assistant_not_found"] },
   },

@@ -33,26 +33,26 @@ export const runTexts: OperationTexts = {
   "post /threads/:thread_id/runs": {
     description:
       "Starts a run in the background and returns it at once. Read its result with `join`, its events with `stream`. While the thread is busy, `multitask_strategy` decides what happens.",
-    body: { assistant_id: "chat", input: INPUT, metadata: { source: "docs" } },
+    body: { assistant_id: "agent", input: INPUT, metadata: { source: "docs" } },
     call: langgraph(
-      `await client.runs.create("${THREAD}", "chat", {\n  input: ${INPUT_TEXT},\n  metadata: { source: "docs" },\n});`,
+      `await client.runs.create("${THREAD}", "agent", {\n  input: ${INPUT_TEXT},\n  metadata: { source: "docs" },\n});`,
     ),
     codes: THREAD_RUN_CODES,
   },
   "post /threads/:thread_id/runs/stream": {
     description:
       "Starts a run and streams its events as server-sent events. `stream_mode` chooses them. With `stream_resumable` a client can come back and read on.",
-    body: { assistant_id: "chat", input: INPUT, stream_mode: ["values", "messages-tuple"] },
+    body: { assistant_id: "agent", input: INPUT, stream_mode: ["values", "messages-tuple"] },
     call: langgraph(
-      `for await (const event of client.runs.stream("${THREAD}", "chat", {\n  input: ${INPUT_TEXT},\n  streamMode: ["values", "messages-tuple"],\n})) console.log(event);`,
+      `for await (const event of client.runs.stream("${THREAD}", "agent", {\n  input: ${INPUT_TEXT},\n  streamMode: ["values", "messages-tuple"],\n})) console.log(event);`,
     ),
     codes: THREAD_RUN_CODES,
   },
   "post /threads/:thread_id/runs/wait": {
     description:
       "Starts a run and answers when it ends, with the final values. If the run waits for a person, the result has `__interrupt__`; send the answer as `command.resume` of another run.",
-    body: { assistant_id: "chat", input: INPUT },
-    call: langgraph(`await client.runs.wait("${THREAD}", "chat", { input: ${INPUT_TEXT} });`),
+    body: { assistant_id: "agent", input: INPUT },
+    call: langgraph(`await client.runs.wait("${THREAD}", "agent", { input: ${INPUT_TEXT} });`),
     codes: THREAD_RUN_CODES,
   },
   "get /threads/:thread_id/runs": {
@@ -108,8 +108,8 @@ export const runTexts: OperationTexts = {
   },
   "post /runs/batch": {
     description: "Creates up to 100 stateless runs in one transaction. If one of them is invalid, none is created.",
-    body: [{ assistant_id: "chat", input: INPUT }],
-    call: langgraph(`await client.runs.createBatch([{ assistantId: "chat", input: ${INPUT_TEXT} }]);`),
+    body: [{ assistant_id: "agent", input: INPUT }],
+    call: langgraph(`await client.runs.createBatch([{ assistantId: "agent", input: ${INPUT_TEXT} }]);`),
     codes: STATELESS_RUN_CODES,
   },
   "post /runs/cancel": {
@@ -121,22 +121,22 @@ export const runTexts: OperationTexts = {
   "post /runs": {
     description:
       "Starts a run without a thread in the background. Its state and the run are deleted a minute after its end, unless `on_completion` is `keep`.",
-    body: { assistant_id: "chat", input: INPUT },
-    call: langgraph(`await client.runs.create(null, "chat", { input: ${INPUT_TEXT} });`),
+    body: { assistant_id: "agent", input: INPUT },
+    call: langgraph(`await client.runs.create(null, "agent", { input: ${INPUT_TEXT} });`),
     codes: STATELESS_RUN_CODES,
   },
   "post /runs/stream": {
     description: "Starts a run without a thread and streams its events as server-sent events.",
-    body: { assistant_id: "chat", input: INPUT, stream_mode: "updates" },
+    body: { assistant_id: "agent", input: INPUT, stream_mode: "updates" },
     call: langgraph(
-      `for await (const event of client.runs.stream(null, "chat", { input: ${INPUT_TEXT}, streamMode: "updates" })) console.log(event);`,
+      `for await (const event of client.runs.stream(null, "agent", { input: ${INPUT_TEXT}, streamMode: "updates" })) console.log(event);`,
     ),
     codes: STATELESS_RUN_CODES,
   },
   "post /runs/wait": {
     description: "Starts a run without a thread and answers when it ends, with the final values.",
-    body: { assistant_id: "chat", input: INPUT },
-    call: langgraph(`await client.runs.wait(null, "chat", { input: ${INPUT_TEXT} });`),
+    body: { assistant_id: "agent", input: INPUT },
+    call: langgraph(`await client.runs.wait(null, "agent", { input: ${INPUT_TEXT} });`),
     codes: STATELESS_RUN_CODES,
   },
   "get /runs/:run_id/stream": {

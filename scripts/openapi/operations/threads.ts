@@ -8,8 +8,10 @@ export const threadTexts: OperationTexts = {
   "post /threads": {
     description:
       "A thread is a conversation: runs read its state and write it. Without `thread_id` the server chooses an id. With `supersteps` the thread starts with a state.",
-    body: { thread_id: THREAD, metadata: { topic: "weather" } },
-    call: langgraph(`await client.threads.create({ threadId: "${THREAD}", metadata: { topic: "weather" } });`),
+    body: { thread_id: THREAD, metadata: { topic: "weather" }, if_exists: "do_nothing" },
+    call: langgraph(
+      `await client.threads.create({\n  threadId: "${THREAD}",\n  metadata: { topic: "weather" },\n  ifExists: "do_nothing",\n});`,
+    ),
     codes: { 409: ["already_exists"], 422: ["invalid"] },
   },
   "post /threads/search": {
@@ -57,9 +59,9 @@ export const threadTexts: OperationTexts = {
   "post /threads/:thread_id/state": {
     description:
       "Writes values as the node `as_node` would, and creates a checkpoint. With `checkpoint` the update starts a new branch there. No run starts.",
-    body: { values: HUMAN, as_node: "chat" },
+    body: { values: HUMAN, as_node: "agent" },
     call: langgraph(
-      `await client.threads.updateState("${THREAD}", {\n  values: { messages: [{ role: "human", content: "What is new?" }] },\n  asNode: "chat",\n});`,
+      `await client.threads.updateState("${THREAD}", {\n  values: { messages: [{ role: "human", content: "What is new?" }] },\n  asNode: "agent",\n});`,
     ),
     codes: { 404: ["thread_not_found", "checkpoint_not_found"], 409: ["thread_busy"] },
   },
@@ -113,7 +115,7 @@ export const threadTexts: OperationTexts = {
     body: {
       id: 1,
       method: "run.start",
-      params: { assistant_id: "chat", input: { messages: [{ role: "human", content: "Hello" }] } },
+      params: { assistant_id: "agent", input: { messages: [{ role: "human", content: "Hello" }] } },
     },
   },
   "post /threads/:thread_id/stream/events": {

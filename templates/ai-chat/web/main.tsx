@@ -10,8 +10,15 @@ function chatOfPage(): string {
   return id;
 }
 
+/** Returns the messages of a chat; none if it has not begun. */
+async function loadMessages(id: string): Promise<UIMessage[]> {
+  const response = await fetch(`${api}/${id}`);
+  if (response.status !== 200) return [];
+  const chat: { readonly messages: UIMessage[] } = await response.json();
+  return chat.messages;
+}
+
+const root = document.getElementById("root");
+if (!root) throw new Error('index.html has no element with the id "root"');
 const id = chatOfPage();
-const response = await fetch(`${api}/${id}`);
-// 204: the chat has not begun.
-const initial = response.status === 200 ? ((await response.json()) as { messages: UIMessage[] }).messages : [];
-createRoot(document.getElementById("root") as HTMLElement).render(<Chat id={id} initial={initial} />);
+createRoot(root).render(<Chat id={id} initial={await loadMessages(id)} />);

@@ -1,4 +1,6 @@
 import { createRoot } from "react-dom/client";
 import { Chat } from "./chat.tsx";
 
-createRoot(document.getElementById("root") as HTMLElement).render(<Chat />);
+const root = document.getElementById("root");
+if (!root) throw new Error('index.html has no element with the id "root"');
+createRoot(root).render(<Chat />);

@@ -189,7 +189,7 @@ describe("a database after a step", () => {
 
   it("prunes and expires its threads", () =>
     withInjectedStep(async (storage) => {
-      assert.deepEqual(await storage.pruneThreads(here, { expired: 10 }, 9e12), []);
+      assert.deepEqual(await storage.pruneThreads(here, { max_expired: 10 }, 9e12), []);
       const thread = (await storage.getThread(here, "t")) as ThreadRow;
       assert.deepEqual([thread.ttl, thread.head, thread.status], [null, "c2", "busy"]);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "rollback", 9);
@@ -201,8 +201,8 @@ describe("a database after a step", () => {
       );
       const ttl = { strategy: "delete", ttl_ms: 5 } as const;
       await storage.updateThread(here, "t", ({ metadata }) => ({ metadata, ttl }), 20);
-      assert.deepEqual(await storage.pruneThreads(here, { expired: 10 }, 24), []);
-      assert.deepEqual(await storage.pruneThreads(here, { expired: 10 }, 25), ["t"]);
+      assert.deepEqual(await storage.pruneThreads(here, { max_expired: 10 }, 24), []);
+      assert.deepEqual(await storage.pruneThreads(here, { max_expired: 10 }, 25), ["t"]);
       assert.equal(await threads(storage, { owner: "ada" }), "new");
     }));
 

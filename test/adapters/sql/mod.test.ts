@@ -131,7 +131,7 @@ describe("a process that takes over", () => {
     const sendHeartbeat = (storage: Storage, token: string, thread_id: string): Promise<boolean> => {
       const attempt = { number: 1, at: now, status: 200, error: null, duration_ms: 1, address: null };
       const delivery_id = `one ${thread_id} enqueue`;
-      return storage.finishDelivery(scope, token, { ...attempt, delivery_id }, { state: "delivered" });
+      return storage.recordDeliveryAttempt(scope, token, { ...attempt, delivery_id }, { state: "delivered" });
     };
     const expectNotified = async (host: string, ...threads: readonly string[]): Promise<void> => {
       for (const thread_id of threads) {

@@ -149,7 +149,10 @@ describe("greenroom dev", () => {
     assert.equal(await answer(await waitForUrl(program)), "mended said Hi!");
     await using none = start("server.ts", ["dev"], { cwd: join(folder.path, "lib") });
     assert.equal(await none.ended, 1);
-    assert.match(none.output(), /No greenroom\.json or langgraph\.json in this folder.*greenroom init DIR/);
+    assert.match(
+      none.output(),
+      /No greenroom\.json, greenroom\.config\.ts or langgraph\.json in this folder.*greenroom init DIR/,
+    );
   });
 
   it("requeues a running run, and answers all requests meanwhile; a stream breaks, and resumes after its last frame", async () => {

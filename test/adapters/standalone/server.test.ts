@@ -339,7 +339,7 @@ describe("the stand-alone server", () => {
     using empty = createTemporaryFolder();
     await using program = serve(empty.path);
     assert.equal(await program.ended, 1);
-    assert.match(program.output(), /No greenroom\.json or langgraph\.json/);
+    assert.match(program.output(), /No greenroom\.json, greenroom\.config\.ts or langgraph\.json/);
     const least = /\{"graphs".*\}/.exec(program.output())?.[0] ?? "";
     assert.deepEqual(JSON.parse(least), { graphs: { agent: "./agent.ts:agent" } });
   });

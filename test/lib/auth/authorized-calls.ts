@@ -31,7 +31,7 @@ interface Call {
   readonly exception?: string;
 }
 
-type MakeCall = (nouns: Resources, ids: ResourceIds, by: Caller) => unknown;
+type MakeCall = (resources: Resources, ids: ResourceIds, by: Caller) => unknown;
 
 /** Closes a reader. The tests of the routes read its items. */
 const leaveReader = async (reader: PromiseLike<{ leave(): void }> | { leave(): void }): Promise<null> => {
@@ -39,7 +39,7 @@ const leaveReader = async (reader: PromiseLike<{ leave(): void }> | { leave(): v
   return null;
 };
 /** Returns the calls of the agent, which make other calls of the same caller. */
-const getAgent = (nouns: Resources) => (nouns as AgentResources).agent("agent");
+const getAgent = (resources: Resources) => (resources as AgentResources).agent("agent");
 /** Ignores that the thread has no open interrupt, which is said only of the caller's own threads. */
 function ignoreNoInterrupt(error: ServiceError): void {
   if (error.reason !== "no_open_interrupt") throw error;
@@ -119,12 +119,14 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
 
   "runs.create": ({ runs }, { thread_id, assistant_id }) => done(runs.create(thread_id, { ...AGENT, assistant_id })),
   "runs.stream": ({ runs }, { thread_id }) => leaveReader(runs.stream(thread_id, AGENT).then(({ frames }) => frames)),
-  "runs.run": (nouns, { thread_id }) => done((nouns as AgentResources).runs.run("agent", AGENT.input, { thread_id })),
-  "agent.run": (nouns, { thread_id }) => done(getAgent(nouns).run(AGENT.input, { thread_id })),
-  "agent.start": (nouns, { thread_id }) => done(getAgent(nouns).start(AGENT.input, { thread_id })),
-  "agent.resume": (nouns, { thread_id }) => done(getAgent(nouns).resume(thread_id, "yes")).catch(ignoreNoInterrupt),
-  "agent.state": (nouns, { thread_id }) => done(getAgent(nouns).state(thread_id)),
-  "agent.stream": (nouns, { thread_id }) => done(getAgent(nouns).stream(AGENT.input, { thread_id }).run),
+  "runs.run": (resources, { thread_id }) =>
+    done((resources as AgentResources).runs.run("agent", AGENT.input, { thread_id })),
+  "agent.run": (resources, { thread_id }) => done(getAgent(resources).run(AGENT.input, { thread_id })),
+  "agent.start": (resources, { thread_id }) => done(getAgent(resources).start(AGENT.input, { thread_id })),
+  "agent.resume": (resources, { thread_id }) =>
+    done(getAgent(resources).resume(thread_id, "yes")).catch(ignoreNoInterrupt),
+  "agent.state": (resources, { thread_id }) => done(getAgent(resources).state(thread_id)),
+  "agent.stream": (resources, { thread_id }) => done(getAgent(resources).stream(AGENT.input, { thread_id }).run),
   "runs.wait": ({ runs }, { assistant_id }) => done(runs.wait(null, { ...AGENT, assistant_id })),
   "runs.createBatch": ({ runs }, { assistant_id }) => done(runs.createBatch([AGENT, { ...AGENT, assistant_id }])),
   "runs.get": ({ runs }, ids) => runs.get(ids.thread_id, ids.run_id),
@@ -144,20 +146,20 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "runs.send": ({ runs }, ids) => unawaited(runs.send(ids.thread_id, ids.run_id, "parcel", 1)),
   "runs.steps": ({ runs }, ids) => runs.steps(ids.thread_id, ids.run_id),
   "threads.send": ({ threads }, ids) => unawaited(threads.send(ids.thread_id, "parcel", 1)),
-  "calls.send": (nouns, ids) => unawaited((nouns as RequestResources).calls.send(ids.thread_id, "parcel", 1)),
-  "calls.sendToRun": (nouns, ids) =>
-    unawaited((nouns as RequestResources).calls.sendToRun(ids.thread_id, ids.run_id, "parcel", 1)),
-  "calls.steps": (nouns, ids) => (nouns as RequestResources).calls.steps(ids.thread_id, ids.run_id),
+  "calls.send": (resources, ids) => unawaited((resources as RequestResources).calls.send(ids.thread_id, "parcel", 1)),
+  "calls.sendToRun": (resources, ids) =>
+    unawaited((resources as RequestResources).calls.sendToRun(ids.thread_id, ids.run_id, "parcel", 1)),
+  "calls.steps": (resources, ids) => (resources as RequestResources).calls.steps(ids.thread_id, ids.run_id),
 
-  "protocol.subscribe": (nouns, ids) =>
-    leaveReader((nouns as RequestResources).protocol.subscribe(ids.thread_id, { channels: ["values"] })),
-  "protocol.command": (nouns, ids) =>
-    (nouns as RequestResources).protocol
+  "protocol.subscribe": (resources, ids) =>
+    leaveReader((resources as RequestResources).protocol.subscribe(ids.thread_id, { channels: ["values"] })),
+  "protocol.command": (resources, ids) =>
+    (resources as RequestResources).protocol
       .command(ids.thread_id, { id: 1, method: "state.get" })
       .then(({ type }) => type),
-  "protocol.open": async (nouns, { thread_id }) => {
+  "protocol.open": async (resources, { thread_id }) => {
     const run = () => Promise.reject(new Error("no run is made"));
-    const thread = await (nouns as RequestResources).protocol.open(thread_id, run);
+    const thread = await (resources as RequestResources).protocol.open(thread_id, run);
     return [await thread.count([{ channels: ["values"] }]), await thread.findRevocation()].map(
       (result) => result === null || result,
     );

@@ -189,6 +189,23 @@ describe("authorization handlers", () => {
     }
   });
 
+  it("refuse with 403 the calls on a cron of another caller, which stays as it was", async () => {
+    await using world = await customWorld({ on: { crons: ({ user }) => user.identity === "ann" } });
+    const created = await world.ask("ann", "POST", "/runs/crons", { assistant_id: "agent", schedule: "0 0 1 1 *" });
+    assert.equal(created.status, 200);
+    const path = `/runs/crons/${created.body.cron_id}`;
+    for (const [method, body] of [
+      ["GET", undefined],
+      ["PATCH", { schedule: "0 0 2 2 *" }],
+      ["DELETE", undefined],
+    ] as const) {
+      const { status, body: answer } = await world.ask("bob", method, path, body);
+      assert.deepEqual([status, answer], [403, { detail: "Forbidden", code: "forbidden" }], method);
+    }
+    const kept = await world.ask("ann", "GET", path);
+    assert.deepEqual([kept.status, kept.body], [200, created.body]);
+  });
+
   it("are not called without authentication", async () => {
     const { custom: _, ...none } = { custom: null };
     await using world = await testService({

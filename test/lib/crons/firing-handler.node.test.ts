@@ -218,7 +218,7 @@ async function simulate(seed: number, minutes: number): Promise<number> {
 
     const runs = new Set<string>();
     const reasons = new Map<string, number>();
-    let ticks = 0;
+    let fireTimes = 0;
     for (let i = 0; i < CRONS; i++) {
       const all = await firings(world.real, `c${i}`);
       // A clock that was ahead may have fired before the fire time.
@@ -227,26 +227,26 @@ async function simulate(seed: number, minutes: number): Promise<number> {
       assert.deepEqual(
         pastFirings.map(({ scheduled_at }) => scheduled_at),
         expected,
-        `every tick of c${i} is known once`,
+        `every fire time of c${i} is known once`,
       );
       assert.equal(pastFirings.at(-1)?.scheduled_at, end, `c${i} is up to date`);
       for (const { run_id, skipped } of all) {
         assert.ok((run_id === null) !== (skipped === null));
         if (run_id === null) reasons.set(skipped as string, (reasons.get(skipped as string) ?? 0) + 1);
         else {
-          assert.ok(!runs.has(run_id), "a run is of one tick");
+          assert.ok(!runs.has(run_id), "a run is of one fire time");
           runs.add(run_id);
           assert.equal((await world.real.getRun(here, run_id))?.cron_id, `c${i}`);
         }
       }
-      ticks += all.length;
+      fireTimes += all.length;
     }
     const { pending, scheduled, running } = await world.real.countActiveRuns(here, end + MINUTE);
-    assert.equal(pending + scheduled + running, runs.size, "there is no run but those of the ticks that fired");
-    assert.ok(runs.size > ticks / 3);
+    assert.equal(pending + scheduled + running, runs.size, "there is no run but those of the fire times that fired");
+    assert.ok(runs.size > fireTimes / 3);
     for (const reason of ["superseded", "missed", "thread_busy"]) assert.ok(reasons.get(reason), reason);
     assert.ok(world.counts.deaths > minutes / 20 && world.counts.lost > 10 && world.counts.jumps > minutes / 20);
-    return ticks;
+    return fireTimes;
   } finally {
     await world.close();
   }

@@ -166,7 +166,7 @@ describe("a cron", () => {
     assert.deepEqual(await end("2026-11-20T18:59:59.999900+02"), [five, four]);
     assert.deepEqual(await end("2026-11-20T16:00:00.000000001Z"), ["2026-11-20T16:00:00.001Z", four]);
     assert.deepEqual(await end("2026-11-21"), ["2026-11-21T00:00:00.000Z", four]);
-    assert.deepEqual(await end("2026-11-20T16:00:00Z"), [four, null], "the end itself is no tick");
+    assert.deepEqual(await end("2026-11-20T16:00:00Z"), [four, null], "the end itself is no fire time");
   });
 
   it("uses the clock of its time zone", async () => {

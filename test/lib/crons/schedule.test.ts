@@ -73,13 +73,13 @@ const timing = (schedule: string, timezone: string | null = null, end_time: numb
 });
 
 describe("schedules", () => {
-  for (const [schedule, zone, from, ticks] of TABLE) {
+  for (const [schedule, zone, from, fireTimes] of TABLE) {
     it(`${schedule} in ${zone} from ${from}`, () => {
       validateTiming(timing(schedule, zone));
       let at = Date.parse(from);
-      for (const tick of ticks) {
+      for (const fireTime of fireTimes) {
         at = nextFireTime(timing(schedule, zone), at) ?? 0;
-        assert.equal(new Date(at).toISOString(), new Date(tick).toISOString());
+        assert.equal(new Date(at).toISOString(), new Date(fireTime).toISOString());
       }
     });
   }

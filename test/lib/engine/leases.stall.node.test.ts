@@ -158,7 +158,7 @@ async function startStandingStill(
 }
 
 describe("a process that stalled", () => {
-  it("does not claim its own run if a renewal was in flight", async () => {
+  it("does not claim the run that it executes if a renewal was in flight", async () => {
     const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
     const { storage, faults } = faulty;
     await using kit = await createClockedService(clock, { storage, executor, environment });
@@ -184,7 +184,7 @@ describe("a process that stalled", () => {
     assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
   });
 
-  it("does not claim its own run, wherever it stalled before a claim", async () => {
+  it("does not claim the run that it executes, wherever it stalled before a claim", async () => {
     for (let at = 1; at <= 16; at++) {
       const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
       let callsLeft = Number.POSITIVE_INFINITY;

@@ -22,6 +22,29 @@ describe("fromFunctions", () => {
     assert.throws(() => fromFunctions({ __end__: () => "" }), /reserved/);
   });
 
+  it("refuses what is no function and unknown settings, all at once and with the known name", () => {
+    const wrong: Readonly<Record<string, unknown>> = {
+      text: "agent.ts",
+      nothing: null,
+      empty: {},
+      slow: { agent: () => "", max_atempts: 1, retries: 2 },
+      tool: { agent: () => "", mcp: { model_may_anwser: true }, strict: true },
+      right: () => "",
+    };
+    const known = "max_attempts, timeout_ms, abandon_ms, resume, description, mcp, a2a, agent, strict";
+    assert.throws(() => fromFunctions(wrong as Record<string, AgentFunction>), {
+      name: "ConfigError",
+      problems: [
+        "fromFunctions: text must be a function",
+        "fromFunctions: nothing must be a function",
+        "fromFunctions: empty must be a function",
+        "fromFunctions: slow.max_atempts: unknown option; did you mean max_attempts?",
+        `fromFunctions: slow.retries: unknown option; known options: ${known}`,
+        "fromFunctions: tool.mcp.model_may_anwser: unknown option; did you mean model_may_answer?",
+      ],
+    });
+  });
+
   it("runs a function that returns a string", async () => {
     const thread = new Thread();
     await thread.run(

@@ -283,6 +283,42 @@ describe("a durable call", () => {
   });
 });
 
+describe("a finished step", () => {
+  it("is not executed again after a restart", async () => {
+    const file = newFile();
+    const calls: string[] = [];
+    let block = true;
+    const agent: AgentFunction = async function* ({ step, emit, signal }) {
+      for (let i = 0; i < 3; i++) {
+        yield `token ${i} `;
+        emit({ i });
+        await step(["work", i], () => void calls.push(`work ${i}`));
+      }
+      if (block) await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+      await step("say", async function* () {
+        calls.push("say");
+        yield* ["streamed ", "text"];
+      });
+      yield "end";
+    };
+    const first = await kitOn({ agent }, file);
+    const { thread_id } = await first.service.threads.create();
+    const { run_id } = await first.service.runs.create(thread_id, { assistant_id: "agent", input: { messages: "Hi" } });
+    await until(() => calls.length === 3);
+    await until(async () => (await first.service.runs.steps(thread_id, run_id)).steps.length === 3);
+    await first.service.stop(0);
+    block = false;
+    await using kit = await kitOn({ agent }, file);
+    await until(async () => (await status(kit, { thread_id, run_id })) === "success");
+    assert.deepEqual(calls, ["work 0", "work 1", "work 2", "say"]);
+    const state = await kit.service.threads.state(thread_id);
+    assert.deepEqual(
+      (state.values as { messages: { content: string }[] }).messages.map(({ content }) => content),
+      ["Hi", "token 0 token 1 token 2 ", "streamed text", "end"],
+    );
+  });
+});
+
 describe("a cancelled step", () => {
   it("is abandoned and stores nothing if it does not settle", async () => {
     let entered = false;

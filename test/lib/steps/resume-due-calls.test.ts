@@ -200,39 +200,6 @@ describe("a durable function", () => {
     assert.equal((await runs.list(thread_id)).length, 2);
   });
 
-  it("continues after a restart without repeating stored operations", async () => {
-    const file = newFile();
-    const calls: string[] = [];
-    let block = true;
-    const agent: AgentFunction = async function* ({ step, emit, signal }) {
-      for (let i = 0; i < 3; i++) {
-        yield `token ${i} `;
-        emit({ i });
-        await step(["work", i], () => void calls.push(`work ${i}`));
-      }
-      if (block) await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
-      await step("say", async function* () {
-        calls.push("say");
-        yield* ["streamed ", "text"];
-      });
-      yield "end";
-    };
-    const first = await kitOn(file, agent);
-    const { thread_id } = await first.service.threads.create();
-    const { run_id } = await first.service.runs.create(thread_id, { assistant_id: "agent", input: { messages: "Hi" } });
-    await until(() => calls.length === 3);
-    await until(async () => (await first.service.runs.steps(thread_id, run_id)).steps.length === 3);
-    await first.service.stop(0);
-    block = false;
-    await using kit = await kitOn(file, agent);
-    const stream = await kit.service.runs.joinStream(thread_id, run_id);
-    void stream;
-    await until(ended(kit, thread_id, run_id));
-    assert.deepEqual(calls, ["work 0", "work 1", "work 2", "say"]);
-    const state = await kit.service.threads.state(thread_id);
-    assert.deepEqual(texts(state.values), ["Hi", "token 0 token 1 token 2 ", "streamed text", "end"]);
-  });
-
   it("continues in a restored backup with its journal, at once if its time has passed", async () => {
     const file = newFile();
     const calls: string[] = [];

@@ -176,7 +176,7 @@ describe("a storage with an event bus", () => {
       await publishedBy("pruneThreads", ["t", "u"], { thread_ids: ["t", "u", "v"], strategy: "delete" }, 1),
       ["thread t", "thread u"],
     );
-    assert.deepEqual(await publishedBy("pruneThreads", ["t"], { expired: 1 }, 1), ["thread t"]);
+    assert.deepEqual(await publishedBy("pruneThreads", ["t"], { max_expired: 1 }, 1), ["thread t"]);
   });
 
   it("publishes the output and the end of a run", async () => {

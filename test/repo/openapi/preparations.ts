@@ -16,7 +16,7 @@ import type { World } from "./world.ts";
 type Preparation = (world: World) => Promise<void>;
 
 const say = (content: string): JsonObject => ({ messages: [{ role: "human", content, id: "m0" }] });
-const HELLO = { assistant_id: "chat", input: say("Hello") };
+const HELLO = { assistant_id: "agent", input: say("Hello") };
 
 /** Creates the thread of the examples. */
 async function addThread({ send }: World): Promise<void> {
@@ -47,7 +47,7 @@ async function addCheckpoint(world: World): Promise<void> {
 /** Starts a run that goes on until it is cancelled. */
 async function addActiveRun(world: World): Promise<void> {
   await addThread(world);
-  const run_id = await addRun(world, { assistant_id: "chat", input: say("Wait"), stream_resumable: true });
+  const run_id = await addRun(world, { assistant_id: "agent", input: say("Wait"), stream_resumable: true });
   await world.waitUntil(
     async () => (await world.send("GET", `/threads/${THREAD}/runs/${run_id}`)).status === "running",
   );
@@ -76,7 +76,7 @@ async function addStatelessRun({ send, ids }: World): Promise<void> {
 
 async function addAssistant({ send }: World): Promise<void> {
   const context = { tone: "polite" };
-  await send("POST", "/assistants", { graph_id: "chat", assistant_id: ASSISTANT, name: "Polite", context });
+  await send("POST", "/assistants", { graph_id: "agent", assistant_id: ASSISTANT, name: "Polite", context });
 }
 
 /** Creates an assistant whose second version is active. */
@@ -86,7 +86,12 @@ async function addAssistantVersion(world: World): Promise<void> {
 }
 
 async function addCron({ send, ids }: World): Promise<void> {
-  const body = { assistant_id: "chat", schedule: "0 9 * * 1-5", timezone: "Europe/Berlin", input: say("Good morning") };
+  const body = {
+    assistant_id: "agent",
+    schedule: "0 9 * * 1-5",
+    timezone: "Europe/Berlin",
+    input: say("Good morning"),
+  };
   const { cron_id } = await send("POST", "/runs/crons", body);
   ids.set(CRON, cron_id as string);
 }
@@ -132,7 +137,7 @@ async function addTrace(world: World): Promise<void> {
 async function addActiveChat({ url, advanceUntil }: World): Promise<void> {
   const messages = [{ id: "m0", role: "user", parts: [{ type: "text", text: "Wait" }] }];
   const body = JSON.stringify({ id: THREAD, trigger: "submit-message", messages });
-  const response = await advanceUntil(fetch(`${url}/ai/chat/chat`, { method: "POST", body }));
+  const response = await advanceUntil(fetch(`${url}/ai/agent/chat`, { method: "POST", body }));
   const reader = (response.body as ReadableStream<Uint8Array>).getReader();
   await advanceUntil(reader.read());
   await reader.cancel();

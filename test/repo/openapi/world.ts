@@ -34,7 +34,7 @@ export async function startWorld(): Promise<World> {
   const clock = testClock(NINE);
   let address: string | null = null;
   const agents: Record<string, AgentFunction> = {
-    async *chat({ messages, signal }) {
+    async *agent({ messages, signal }) {
       const content = messages.at(-1)?.content;
       yield "Hello, ";
       if (content === "Wait") await untilAborted(signal);

@@ -9,5 +9,5 @@ const counter = agent(
 );
 export const app = await createApp({
   database: ":memory:",
-  agents: { counter, echo: () => "Hello", refund: () => "Refunded." },
+  agents: { counter, echo: () => "Hello", refund: () => "Refunded.", slow: () => "Answer" },
 });

@@ -152,11 +152,11 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       await createThread(storage, "t");
       const idempotency = { route: "/runs", key: "k", body_hash: "1" };
       const first = await requireCreated(storage, assistant, "t", "r1", { ...answer("a"), idempotency });
-      assert.equal(await storage.findRepeatedRun(here, { ...idempotency, key: "l" }), null);
+      assert.equal(await storage.findFirstRunByKey(here, { ...idempotency, key: "l" }), null);
       const { run } = first;
-      const repeatedRun = await storage.findRepeatedRun(here, idempotency);
+      const repeatedRun = await storage.findFirstRunByKey(here, idempotency);
       assert.deepEqual([repeatedRun?.run, repeatedRun?.same_body], [run, true]);
-      assert.equal((await storage.findRepeatedRun(here, { ...idempotency, body_hash: "2" }))?.same_body, false);
+      assert.equal((await storage.findFirstRunByKey(here, { ...idempotency, body_hash: "2" }))?.same_body, false);
       const again = await create(storage, assistant, "t", "r2", { ...answer("a"), idempotency });
       assert.deepEqual(again, { kind: "repeated", run, same_body: true });
       const replacing = { run: { resume_targets: ["a"], multitask_strategy: "rollback" } } as const;

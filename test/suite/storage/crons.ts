@@ -187,8 +187,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     test("are visible only within a filter", async (storage) => {
       await createAssistant(storage);
       await createCron(storage, "c", { metadata: { owner: "ann", teams: ["x", "y"] } });
-      const visibility = (key: string, equals: string) => ({ ...here, filter: [{ key, equals }] });
-      const [ann, bob] = [visibility("owner", "ann"), visibility("owner", "bob")];
+      const ownerScope = (owner: string) => ({ ...here, filter: [{ key: "owner", equals: owner }] });
+      const [ann, bob] = [ownerScope("ann"), ownerScope("bob")];
       const page = { ...firstPage, sort_by: "created_at", sort_order: "asc" } as const;
       const change = (scope: typeof ann) =>
         storage.updateCron(scope, "c", (cron) => ({ ...cron, schedule: "0 0 * * *" }), 2000);

@@ -166,7 +166,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(ids(await storage.claimDeliveries(here, claim("c", 3000, { limit: 1 }))), "r1");
       assert.equal(ids(await storage.claimDeliveries(here, claim("d", 3001))), "r2,other");
       assert.equal(ids(await storage.claimDeliveries(here, claim("e", 3002))), "");
-      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1), { state: "delivered" }), true);
+      assert.equal(await storage.recordDeliveryAttempt(here, "c", attempt("r1", 1), { state: "delivered" }), true);
       assert.equal(ids(await storage.claimDeliveries(here, claim("f", 3003))), "r3");
       // The claims of d and f expire at 4001 and 4003: their deliveries are due again and leave the per-host limit.
       assert.equal(ids(await storage.claimDeliveries(here, claim("g", 4001))), "r2,other");
@@ -181,13 +181,13 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.claimDeliveries(here, claim("c", 3999)), []);
       const [again] = await storage.claimDeliveries(here, claim("c", 4000));
       assert.deepEqual([again?.attempts, again?.series_attempts, again?.sent_at], [2, 2, 3000]);
-      assert.equal(await storage.finishDelivery(here, "dead", attempt("r1", 1), { state: "failed" }), false);
+      assert.equal(await storage.recordDeliveryAttempt(here, "dead", attempt("r1", 1), { state: "failed" }), false);
       assert.deepEqual(await findDelivery(storage, here, "r1"), again);
       assert.deepEqual(await storage.listAttempts(here, "r1"), []);
-      assert.equal(await storage.finishDelivery(there, "c", attempt("r1", 2), { state: "failed" }), false);
+      assert.equal(await storage.recordDeliveryAttempt(there, "c", attempt("r1", 2), { state: "failed" }), false);
       // An expired claim is valid until another process claims the delivery.
-      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 2), { state: "delivered" }), true);
-      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 2), { state: "delivered" }), false);
+      assert.equal(await storage.recordDeliveryAttempt(here, "c", attempt("r1", 2), { state: "delivered" }), true);
+      assert.equal(await storage.recordDeliveryAttempt(here, "c", attempt("r1", 2), { state: "delivered" }), false);
       assert.deepEqual(await storage.listAttempts(here, "r1"), [attempt("r1", 2)]);
       assert.deepEqual(await storage.listAttempts(there, "r1"), []);
     });
@@ -206,13 +206,13 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.getNextDeliveryTime(there), null);
       await storage.claimDeliveries(here, claim("c", 3000));
       const retry = { state: "pending", due_at: 8000 } as const;
-      await storage.finishDelivery(here, "c", attempt("r1", 1, "timeout"), retry);
-      await storage.finishDelivery(here, "c", attempt("r2", 1, "bad_status"), { state: "failed" });
+      await storage.recordDeliveryAttempt(here, "c", attempt("r1", 1, "timeout"), retry);
+      await storage.recordDeliveryAttempt(here, "c", attempt("r2", 1, "bad_status"), { state: "failed" });
       assert.equal(await storage.getNextDeliveryTime(here), 8000);
       assert.deepEqual(await storage.claimDeliveries(here, claim("d", 7999)), []);
       const [second] = await storage.claimDeliveries(here, claim("d", 8000));
       assert.deepEqual([second?.delivery_id, second?.attempts, second?.sent_at], ["r1", 2, 3000]);
-      await storage.finishDelivery(here, "d", attempt("r1", 2), { state: "delivered" });
+      await storage.recordDeliveryAttempt(here, "d", attempt("r1", 2), { state: "delivered" });
       assert.equal(await storage.getNextDeliveryTime(here), null);
       assert.deepEqual(await storage.claimDeliveries(here, claim("e", 99000)), []);
       assert.equal((await findDelivery(storage, here, "r1"))?.state, "delivered");
@@ -224,8 +224,8 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       await endWithWebhooks(storage, { r1: hook() });
       await storage.claimDeliveries(here, claim("c", 3000));
       const retry = { state: "pending", due_at: 8000, uncounted: true } as const;
-      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), retry), true);
-      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), retry), false);
+      assert.equal(await storage.recordDeliveryAttempt(here, "c", attempt("r1", 1, "aborted"), retry), true);
+      assert.equal(await storage.recordDeliveryAttempt(here, "c", attempt("r1", 1, "aborted"), retry), false);
       const { attempts, series_attempts } = (await findDelivery(storage, here, "r1")) ?? {};
       assert.deepEqual([attempts, series_attempts], [1, 0]);
       const [again] = await storage.claimDeliveries(here, claim("d", 8000));
@@ -235,7 +235,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     test("are listed newest first, by state and run", async (storage) => {
       await endWithWebhooks(storage, { r1: hook(), r2: hook("b.example:80"), r3: hook("c.example:80") });
       await storage.claimDeliveries(here, claim("c", 2000));
-      await storage.finishDelivery(here, "c", attempt("r1", 1), { state: "delivered" });
+      await storage.recordDeliveryAttempt(here, "c", attempt("r1", 1), { state: "delivered" });
       const list = async (query: Partial<Parameters<Storage["listDeliveries"]>[1]>) =>
         ids(await storage.listDeliveries(here, { limit: 10, ...query }));
       assert.equal(await list({}), "r3,r2,r1");
@@ -254,7 +254,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.redeliver(there, "r1", 3000), false);
       await storage.claimDeliveries(here, claim("c", 3000));
       assert.equal(await storage.redeliver(here, "r1", 3001), false, "an attempt is under way");
-      await storage.finishDelivery(here, "c", attempt("r1", 1, "gone"), { state: "failed" });
+      await storage.recordDeliveryAttempt(here, "c", attempt("r1", 1, "gone"), { state: "failed" });
       assert.equal(await storage.redeliver(here, "r1", 3002), true);
       assert.equal(await storage.getNextDeliveryTime(here), 3002);
       const [again] = await storage.claimDeliveries(here, claim("d", 3002));
@@ -262,12 +262,12 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
         [again?.state, again?.attempts, again?.series_attempts, again?.sent_at],
         ["pending", 2, 1, 3000],
       );
-      await storage.finishDelivery(here, "d", attempt("r1", 2), { state: "pending", due_at: 9000 });
+      await storage.recordDeliveryAttempt(here, "d", attempt("r1", 2), { state: "pending", due_at: 9000 });
       assert.equal(await storage.redeliver(here, "r1", 4000), true, "one that waits need not wait");
       assert.equal(await storage.getNextDeliveryTime(here), 4000);
       await storage.claimDeliveries(here, claim("dead", 4000));
       assert.equal(await storage.redeliver(here, "r1", 5000), true, "its claim is over");
-      assert.equal(await storage.finishDelivery(here, "dead", attempt("r1", 3), { state: "delivered" }), false);
+      assert.equal(await storage.recordDeliveryAttempt(here, "dead", attempt("r1", 3), { state: "delivered" }), false);
       assert.equal((await storage.listAttempts(here, "r1")).length, 2);
     });
 

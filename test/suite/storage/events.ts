@@ -237,7 +237,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const deletions: Record<string, () => Promise<unknown>> = {
         "by itself": () => storage.deleteThread(here, "t"),
         "with others": () => storage.pruneThreads(here, { thread_ids: ["t", "u"], strategy: "delete" }, 2000),
-        "in time": () => storage.pruneThreads(here, { expired: 10 }, 1e12),
+        "in time": () => storage.pruneThreads(here, { max_expired: 10 }, 1e12),
         "with its assistant": () => storage.deleteAssistant(here, "a", { delete_threads: true }),
       };
       const ttl = { strategy: "delete", ttl_ms: 1 } as const;

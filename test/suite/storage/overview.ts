@@ -176,7 +176,12 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
       await storage.claimDeliveries(here, claim);
       const attempt = { number: 1, at: 4000, status: 500, error: "bad_status", duration_ms: 1, address: null };
       for (const delivery_id of ["r0", "r1"]) {
-        await storage.finishDelivery(here, "c", { delivery_id, ...attempt, answer: "Oh no: ü" }, { state: "failed" });
+        await storage.recordDeliveryAttempt(
+          here,
+          "c",
+          { delivery_id, ...attempt, answer: "Oh no: ü" },
+          { state: "failed" },
+        );
       }
       assert.deepEqual(await storage.listAttempts(ann, "r1"), []);
       assert.equal((await storage.listAttempts(ann, "r0"))[0]?.answer, "Oh no: ü");

@@ -30,7 +30,7 @@ export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
       return (await storage.createThread(here, terms, now)).thread;
     };
     const expire = async (storage: Storage, now: number, limit = 10): Promise<string> =>
-      (await storage.pruneThreads(here, { expired: limit }, now)).toSorted().join();
+      (await storage.pruneThreads(here, { max_expired: limit }, now)).toSorted().join();
 
     test("deletes threads whose lifetime is over, a few at a time", async (storage) => {
       await createExpiringThread(storage, "never", undefined);
@@ -39,9 +39,9 @@ export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
       await createExpiringThread(storage, "later", createTtl("delete", 501), 1002);
       assert.equal(await expire(storage, 1499), "");
       assert.equal(await expire(storage, 1500), "a");
-      assert.equal(await storage.pruneThreads(there, { expired: 10 }, 9000).then((all) => all.length), 0);
+      assert.equal(await storage.pruneThreads(there, { max_expired: 10 }, 9000).then((all) => all.length), 0);
       assert.equal(
-        await storage.pruneThreads(createOwnerScope("eve"), { expired: 10 }, 9000).then((all) => all.length),
+        await storage.pruneThreads(createOwnerScope("eve"), { max_expired: 10 }, 9000).then((all) => all.length),
         0,
       );
       assert.equal(await expire(storage, 1502, 1), "b");
@@ -140,12 +140,12 @@ export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
         const state = { ...createState("c1", {}), expected_head: null };
         const [outcome, pruned] = await Promise.all([
           storage.writeState(here, id, state, 9000),
-          storage.pruneThreads(here, { expired: 10 }, 9000),
+          storage.pruneThreads(here, { max_expired: 10 }, 9000),
         ]);
         if (strategy === "delete") assert.notEqual(outcome === "written", pruned.includes(id));
         // In either order the new state stays: pruning keeps the newest state, and a write restarts the lifetime.
         else assert.equal(await ids(storage, id), "c1");
-        assert.equal((await storage.pruneThreads(here, { expired: 10 }, 9999)).length, 0);
+        assert.equal((await storage.pruneThreads(here, { max_expired: 10 }, 9999)).length, 0);
       }
     });
 
@@ -156,7 +156,7 @@ export function threadExpiryTests(api: SuiteApi, test: StorageTest): void {
         const part = progress([checkpoint("c1", {}), checkpoint("c2", {}, "c1")]);
         await createFinishedRun(storage, assistant, id, `r-${id}`, { head: "c2" }, { progress: part });
       }
-      const answers = await Promise.all([1, 2, 3].map(() => storage.pruneThreads(here, { expired: 10 }, 9000)));
+      const answers = await Promise.all([1, 2, 3].map(() => storage.pruneThreads(here, { max_expired: 10 }, 9000)));
       assert.deepEqual(answers.flat().toSorted(), ["d1", "d2", "k1", "k2"]);
       assert.equal(await findThreadIds(storage, { owner: "ada" }), "k1,k2");
       assert.deepEqual([await ids(storage, "k1"), await ids(storage, "k2")], ["c2", "c2"]);

@@ -81,7 +81,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       await storage.copyThread(here, { from: "a", expected_revision: revision, thread_id: "e", metadata: {} }, 4000);
       const { lease } = await stateless(storage, assistant, "r1");
       assert.equal(await counts(), "2 a,b,c,d,e");
-      assert.deepEqual(await storage.pruneThreads(here, { expired: 9 }, 9000), ["d"]);
+      assert.deepEqual(await storage.pruneThreads(here, { max_expired: 9 }, 9000), ["d"]);
       await storage.finishRun(here, lease, finish());
       const ages = { stateless_before: 9e9, frames_before: 9e9, keys_before: 9e9, features: {} };
       assert.notEqual(await storage.deleteExpired(here, { ...ages, limit: 10, now: 9e9 }), 0);

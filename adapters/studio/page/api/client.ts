@@ -14,7 +14,7 @@ export const isAway = signal(false);
 export const skew = signal(0);
 
 const returnListeners: Set<() => void> = new Set();
-/** Calls `listener` whenever the server answers again after it was away. */
+/** Calls `listener` whenever the server answers again after it was away. Returns a function that ends that. */
 export function onReturn(listener: () => void): () => void {
   returnListeners.add(listener);
   return () => returnListeners.delete(listener);
@@ -36,8 +36,8 @@ export const serverNow = (): number => Date.now() + skew.value;
 
 let probing = false;
 /**
- * Marks the server as away and asks it again and again, with growing delays, until it answers. Then calls the listeners. Does
- * nothing if a probe is running.
+ * Marks the server as away and requests `/ok` after 1 s, then after growing delays up to 8 s, until any response comes,
+ * also an error status. Then calls the listeners. Does nothing if a probe is running.
  */
 async function probe(): Promise<void> {
   if (probing) return;
@@ -57,7 +57,11 @@ async function probe(): Promise<void> {
   for (const listener of returnListeners) listener();
 }
 
-/** Sends a request with the key. Opens the key prompt and repeats the request on 401; throws `Failure` for every other error. */
+/**
+ * Sends a request with the credential. Opens the key prompt and repeats the request on 401. Rejects with a `Failure`
+ * for other error statuses, and with status 0 without a response, which also starts the probe; an abort rejects as it
+ * is. Sets the skew of the clocks.
+ */
 async function request(input: string | URL | Request, init: RequestInit = {}): Promise<Response> {
   for (;;) {
     const usedCredential = credential.value;
@@ -113,7 +117,10 @@ function toUrl(path: string, query: CallOptions["query"] = {}): URL {
   return url;
 }
 
-/** Sends a request with the credential and returns the response. Throws `Failure` for every error status. */
+/**
+ * Sends a request with the credential and resolves with the response. Opens the key prompt and repeats the request on
+ * 401. Rejects with a `Failure` for every other error status, and with status 0 if the server does not answer.
+ */
 export async function requestRoute(method: string, path: string, options: CallOptions = {}): Promise<Response> {
   const { query, body, signal: abort, headers } = options;
   return await request(toUrl(path, query), {
@@ -126,7 +133,10 @@ export async function requestRoute(method: string, path: string, options: CallOp
   });
 }
 
-/** Sends a request and returns the JSON of the response; undefined for a response without a body. */
+/**
+ * Sends a request and resolves with the JSON of the response, without a check of its type; undefined for status 202 and
+ * 204. Rejects as `requestRoute`.
+ */
 export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
   const response = await requestRoute(method, path, options);
   if (response.status === 204 || response.status === 202) return undefined as T;

@@ -35,7 +35,10 @@ export interface StartedRun {
 const toThreadPath = (thread_id: string): string => `/threads/${encodeURIComponent(thread_id)}`;
 let lastCommandId = 0;
 
-/** Sends a command that starts a run. Throws `Failure` if the server started none. */
+/**
+ * Sends a command that starts a run, and resolves with the run and the last `seq` before its events. Rejects with a
+ * `Failure` if the server started none: status 409 if the interrupt is gone, else 422.
+ */
 export async function sendCommand(thread_id: string, method: string, params: unknown): Promise<StartedRun> {
   const body = { id: ++lastCommandId, method, params };
   const { type, error, message, result, meta } = await call<CommandResponse>(
@@ -49,7 +52,10 @@ export async function sendCommand(thread_id: string, method: string, params: unk
   return { run_id: result.run_id, since: meta?.applied_through_seq ?? 0 };
 }
 
-/** Answers interrupts, all of them in one run. Throws `Failure` with status 409 if another answer came first. */
+/**
+ * Answers interrupts, all of them in one run, and resolves with that. Rejects with a `Failure` of status 409 if another
+ * answer came first; reads the thread to find that out.
+ */
 export async function respond(thread_id: string, answers: Readonly<Record<string, unknown>>): Promise<StartedRun> {
   const responses = Object.entries(answers).map(([interrupt_id, response]) => ({ interrupt_id, response }));
   try {
@@ -64,7 +70,10 @@ export async function respond(thread_id: string, answers: Readonly<Record<string
   }
 }
 
-/** Yields the lines of a body. Searches each chunk once, because a line may hold a large value. */
+/**
+ * Yields the lines of a body without their ends; text after the last line end is dropped. Cancels the body at the end.
+ * Searches each chunk once, because a line may hold a large value.
+ */
 export async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>).getReader();
   let parts: string[] = [];

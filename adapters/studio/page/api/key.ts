@@ -38,7 +38,10 @@ function resolveWaiters(hasKey: boolean): void {
 
 export const declineCredential = (): void => resolveWaiters(false);
 
-/** Keeps the credential for this tab, or forgets it for null. Waiting requests go on. */
+/**
+ * Stores the credential for this tab, or removes it for null. Closes the key prompt, and the requests that wait for it
+ * are sent again.
+ */
 export function saveCredential(value: Credential | null): void {
   credential.value = value;
   if (value) sessionStorage.setItem(STORAGE_KEY, JSON.stringify(value));

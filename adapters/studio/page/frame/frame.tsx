@@ -88,6 +88,7 @@ function KeyPrompt(): VNode | null {
   );
 }
 
+/** Shows a dialog with the keys that are bound now and what they do. */
 function Help({ close }: { readonly close: () => void }): VNode {
   const labels = new Map(bindings.value.map(({ keys, label }) => [keys, label]));
   return (

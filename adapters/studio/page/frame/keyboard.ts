@@ -46,7 +46,10 @@ addEventListener("keydown", (event) => {
   match.run(event);
 });
 
-/** Binds a key while the component is shown. */
+/**
+ * Binds a key while the component is shown and `when` is not false; in text fields only with `inFields`. The label is
+ * shown in the help. The `run` of the newest rendering is called.
+ */
 export function useKey(
   keys: string,
   label: string,
@@ -66,7 +69,7 @@ export function useKey(
   }, [keys, label, inFields, when]);
 }
 
-/** Closes what is open by a click anywhere, and by Escape. */
+/** While `isOpen`, calls `close` on Escape and after a click anywhere, also inside of what is open. */
 export function useDismiss(isOpen: boolean, close: () => void): void {
   useKey("Escape", "Close", close, { when: isOpen, inFields: true });
   useLayoutEffect(() => {

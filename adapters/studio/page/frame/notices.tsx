@@ -17,7 +17,7 @@ function removeNotice(id: number): void {
   notices.value = notices.value.filter((notice) => notice.id !== id);
 }
 
-/** Shows a notice for a while. At most four are shown. */
+/** Shows a notice and removes it after `ms`. Removes the oldest one if there are already four. */
 export function notify(text: string, kind: Notice["kind"] = "done", ms = 4000): void {
   const id = ++lastNoticeId;
   notices.value = [...notices.value.slice(-3), { id, text, kind }];
@@ -27,7 +27,10 @@ export function notify(text: string, kind: Notice["kind"] = "done", ms = 4000): 
 /** The labels of the actions that are running. */
 const runningActions = signal<readonly string[]>([]);
 
-/** Runs an action and shows a notice if it fails. Never rejects. */
+/**
+ * Runs an action, which counts as running until it ends. Never rejects: a failure shows a notice with the label for 8
+ * s, unless the action was aborted.
+ */
 export async function perform(label: string, action: () => Promise<unknown>): Promise<void> {
   runningActions.value = [...runningActions.value, label];
   try {
@@ -47,7 +50,10 @@ export function attempt(label: string, action: () => Promise<unknown>): void {
 /** The ids of deleted rows, which lists hide while the deletion can be undone. */
 export const deletedIds = signal<ReadonlySet<string>>(new Set());
 
-/** Calls `action` after 5 s, unless the person undoes the deletion. Leaving the page calls it at once. */
+/**
+ * Hides the thing with this key and shows a notice with an undo button. Calls `action` after 5 s, or when the page
+ * closes; then the key is shown again. Undoing calls `undo` instead.
+ */
 export function removeWithUndo(text: string, key: string, action: () => Promise<unknown>, undo?: () => void): void {
   const id = ++lastNoticeId;
   deletedIds.value = new Set([...deletedIds.value, key]);
@@ -76,6 +82,10 @@ export function removeWithUndo(text: string, key: string, action: () => Promise<
   notices.value = [...notices.value.slice(-3), { id, text, kind: "done", undo: undoDeletion }];
 }
 
+/**
+ * Shows a progress indicator while actions run, and the notices, oldest first. A notice of a deletion has a button that
+ * undoes it; every other notice has a button that closes it instead.
+ */
 export function Notices(): VNode {
   return (
     <div class="notices" role="status" aria-live="polite">

@@ -15,7 +15,10 @@ export const theme = signal<Theme>(readStoredTheme());
 const system = matchMedia("(prefers-color-scheme: dark)");
 export const isDark = signal(false);
 
-/** Applies the theme to the page now and at each change, and stores it. It never stops. */
+/**
+ * Applies the theme to the page now and at each change, stores it (`system` removes the stored one), and keeps `isDark`
+ * up to date with the theme and the system. It never stops.
+ */
 export function followTheme(): void {
   effect(() => {
     if (theme.value === "system") {

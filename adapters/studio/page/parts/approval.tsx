@@ -33,7 +33,10 @@ const SPELLINGS = [
 /** The middleware's own description repeats the arguments, which stand below it. */
 const ARGUMENTS = /\n\nTool: .*\nArgs: [\s\S]*$/;
 
-/** Returns null for a value that is not such a request, or has an action that no decision of this page fits. */
+/**
+ * Returns the actions that a value asks a person to decide, with the decisions that are allowed: all but `respond`
+ * without a list. Null if it is no such request, or if an action has no name or no decision that this page offers.
+ */
 export function readHumanRequest(value: unknown): HumanRequest | null {
   if (!isObject(value)) return null;
   const names = SPELLINGS.find(([requests]) => Array.isArray(value[requests]));

@@ -10,6 +10,10 @@ interface AssistantSelectProps {
   readonly any?: boolean;
 }
 
+/**
+ * Shows a select with the assistants by name. `change` gets the id of the chosen one, or an empty text for "any
+ * assistant", which is offered if `any` is set.
+ */
 export function AssistantSelect({ id, value, change, any = false }: AssistantSelectProps): VNode {
   const { data = [] } = useAssistants();
   return (

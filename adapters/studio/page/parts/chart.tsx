@@ -30,7 +30,10 @@ const COLOURS = [
   ["#0b6b74", "#6cced9"],
 ] as const;
 
-/** Adds each line to the sum of the lines before it. The highest comes first, so that all are visible. */
+/**
+ * Adds to the values of each line those of the lines before it, and reverses the order: the highest sum comes first, so
+ * that all are visible. A missing value counts as 0.
+ */
 function stackLines(lines: readonly Series[]): Series[] {
   const sums: number[] = [];
   return lines
@@ -44,7 +47,7 @@ function stackLines(lines: readonly Series[]): Series[] {
     .reverse();
 }
 
-/** Returns the indexes of points without a neighbour. */
+/** Returns the indexes of values that exist and have no value before and after them. */
 const findIsolatedPoints = (values: ArrayLike<number | null | undefined>): number[] =>
   Array.from({ length: values.length }, (_, index) => index).filter(
     (index) => values[index] != null && values[index - 1] == null && values[index + 1] == null,

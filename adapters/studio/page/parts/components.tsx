@@ -55,7 +55,10 @@ const UNITS = [
   [60, "m"],
 ] as const;
 
-/** Returns how long ago a time was, or when it comes, in one unit; `now` for a few seconds. */
+/**
+ * Returns how long ago a time was, such as `5m`, or when it comes, `in 5m`, in the largest whole unit; `now` within ten
+ * seconds of it.
+ */
 function formatRelativeTime(time: number, now: number): string {
   const seconds = Math.round((now - time) / 1000);
   const size = Math.abs(seconds);
@@ -68,7 +71,7 @@ function formatRelativeTime(time: number, now: number): string {
 export const formatTime = (time: string | number): string =>
   new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
-/** Shows a relative time by the server's clock, with the exact time in the tooltip. */
+/** Shows a time relative to now by the server's clock, with the exact time in the tooltip; a dash without a time. */
 export function Time({ at }: { readonly at: string | null | undefined }): VNode {
   if (!at) return <span class="faint">–</span>;
   return (
@@ -88,7 +91,10 @@ export function formatDuration(ms: number | null | undefined): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** Returns the text of what a durable function waits for. */
+/**
+ * Returns what a durable function waits for, as text: the time of a sleep, the event of a wait, the next try of a step
+ * or that it runs.
+ */
 export function formatWait(wait: {
   readonly kind: string;
   readonly name: string;

@@ -23,7 +23,10 @@ export interface Schema {
   readonly maximum?: number;
 }
 
-/** Follows a reference, and returns the schema of T for `T | null`. */
+/**
+ * Returns the schema that a reference inside `root` names, `{}` if there is none. For `T | null`, returns the members
+ * of the schema with those of T over them; every other schema as it is.
+ */
 function resolveSchema(schema: Schema, root: Schema): Schema {
   const name = /^#\/(?:\$defs|definitions)\/(.+)$/.exec(schema.$ref ?? "")?.[1];
   if (name) return resolveSchema((root.$defs ?? root.definitions)?.[name] ?? {}, root);
@@ -35,7 +38,10 @@ const getSchemaType = ({ type, properties }: Schema): string =>
   (Array.isArray(type) ? type.find((name) => name !== "null") : (type as string | undefined)) ??
   (properties ? "object" : "any");
 
-/** Returns a first value that fits a schema: its default, its example, or an empty value. */
+/**
+ * Returns a first value that fits a schema: its default, first example, constant or first choice, else an empty value
+ * by its type, with all properties of an object. Null without a schema, for an unknown type and below depth 5.
+ */
 export function createExample(schema: Schema | null | undefined, root: Schema = schema ?? {}, depth = 0): unknown {
   if (!schema || depth > 5) return null;
   const resolved = resolveSchema(schema, root);
@@ -192,6 +198,7 @@ function Control({ id, schema, value, change, name, root }: FieldProps & { reado
   return <JsonField id={id} label={name} value={value} change={change} rows={6} />;
 }
 
+/** Shows a value's label, with `*` if it is required, the input for it and the description of its schema. */
 function Field(props: FieldProps): VNode {
   const id = useId();
   const schema = resolveSchema(props.schema, props.root);
@@ -213,6 +220,10 @@ interface SchemaFormProps {
   readonly change: (value: unknown) => void;
 }
 
+/**
+ * Shows a field for each property of a schema. A change calls `change` with a copy of the value that has the new
+ * member; members without a property stay.
+ */
 function SchemaForm({ schema, root = schema, value, change }: SchemaFormProps): VNode {
   const resolved = resolveSchema(schema, root);
   const members = typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};

@@ -17,7 +17,10 @@ interface AnswerProps {
   readonly busy: boolean;
 }
 
-/** Returns the texts that an interrupt offers as answers. */
+/**
+ * Returns the texts that an interrupt offers as answers, of member `answers`, else `options`, else `choices`. Empty if
+ * that is no list of texts.
+ */
 function readChoices(value: unknown): readonly string[] {
   if (!isObject(value)) return [];
   const list = value["answers"] ?? value["options"] ?? value["choices"];
@@ -115,7 +118,10 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
   );
 }
 
-/** Returns the text that an interrupt shows to the person; null if its value has none. */
+/**
+ * Returns the text that an interrupt shows to the person: the value itself, the names of actions to approve, or member
+ * `question`, `message`, `prompt` or `text`. Null if there is none.
+ */
 export function findPrompt(value: unknown): string | null {
   if (typeof value === "string") return value;
   if (!isObject(value)) return null;

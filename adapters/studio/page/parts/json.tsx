@@ -100,7 +100,10 @@ interface TruncatedTextProps {
   readonly children: (visibleText: string) => ComponentChildren;
 }
 
-/** Renders a text, of a long one the beginning. Removes accents after the 20th: thousands on one letter would take the browser seconds. */
+/**
+ * Renders the first characters of a text by `children`; a longer text gets a button that downloads all of it. Shows at
+ * most 20 accents in a row, because thousands on one letter would take the browser seconds.
+ */
 export function TruncatedText({ text, name, children }: TruncatedTextProps): VNode {
   const visibleText = text.slice(0, MAX_TEXT_CHARS).replace(/(\p{M}{20})\p{M}+/gu, "$1");
   if (text.length <= MAX_TEXT_CHARS) return <>{children(visibleText)}</>;

@@ -137,7 +137,10 @@ function countElements(tokens: Token[]): number {
   return parts;
 }
 
-/** Parses a text into blocks. Returns null for a text that would take the page too long. */
+/**
+ * Parses a text into blocks, without spaces and link definitions. Returns null for a text that would take the page too
+ * long, or that the parser rejects.
+ */
 function parseWithinLimits(text: string): Token[] | null {
   try {
     const all = new BoundedLexer({ ...marked.defaults, breaks: true }).lex(text);

@@ -14,6 +14,9 @@ interface PanesProps {
   readonly hint?: ComponentChildren;
 }
 
+/**
+ * Shows a list and beside it a detail. Without a detail, shows `hint` in its place, or only the list if `wide` is set.
+ */
 export function Panes({ name, list, detail, wide = false, hint }: PanesProps): VNode {
   return (
     <div class={`panes ${wide ? "wide" : ""} ${detail ? "open" : ""} view-${name}`}>
@@ -65,6 +68,7 @@ interface TabsProps {
   readonly toHref: (id: string) => string;
 }
 
+/** Shows links to the tabs, with the current one marked. */
 export function Tabs({ items, current, toHref: address }: TabsProps): VNode {
   return (
     <nav class="tabs" aria-label="Parts">

@@ -11,6 +11,7 @@ export const useAssistants = (): Resource<Assistant[]> =>
     return assistants.toSorted((a, b) => (a.name || a.graph_id).localeCompare(b.name || b.graph_id));
   });
 
+/** Returns the JSON Schemas of an assistant's graph, read once. A null id reads nothing. */
 export const useSchemas = (assistant_id: string | null): Resource<GraphSchema> =>
   useResource(assistant_id === null ? null : `assistants/schemas/${assistant_id}`, () =>
     client.assistants.getSchemas(assistant_id as string),

@@ -22,7 +22,10 @@ export interface Pages<T> extends Resource<Listing<T>> {
   readonly loadMore: (() => void) | undefined;
 }
 
-/** Reads pages until one has items, because a page may be empty although the list continues. */
+/**
+ * Reads up to 21 pages, until one has items or is the last, because a page may be empty although the list continues.
+ * Resolves with that page.
+ */
 async function readNonEmptyPage<T>(load: LoadPage<T>, from: string | null, signal?: AbortSignal): Promise<Listing<T>> {
   let page = await load(from, signal);
   for (let tries = 0; page.items.length === 0 && page.next !== null && tries < 20; tries += 1) {
@@ -31,7 +34,10 @@ async function readNonEmptyPage<T>(load: LoadPage<T>, from: string | null, signa
   return page;
 }
 
-/** Reads a list below `/greenroom` page by page. Its key in the store begins with its path. */
+/**
+ * Returns a list below `/greenroom`. The first page is polled; `loadMore` adds the next one and is undefined at the
+ * end. Items of later pages that are on the first one are left out. A failed read of a later page shows a notice.
+ */
 export function usePages<T>({ path, query = {}, getId, pollIntervalMs = 0 }: ListOptions<T>): Pages<T> {
   const key = `${path}/${JSON.stringify(query)}`;
   const load: LoadPage<T> = (cursor, signal) =>

@@ -50,8 +50,8 @@ function getOrCreateEntry<T>(key: string, load: Load<T>): CacheEntry<T> {
 }
 
 /**
- * Loads an entry, in place of a load that is running, and schedules the next one. An error keeps the previous data. Never
- * rejects.
+ * Loads an entry. Aborts a load that is running, and schedules the next one. A failure is put into the state and keeps
+ * the previous data. Never rejects.
  */
 async function read<T>(entry: CacheEntry<T>): Promise<void> {
   entry.reading?.abort();
@@ -113,7 +113,10 @@ export interface Resource<T> extends Loaded<T> {
 
 const NO_RESOURCE = signal<Loaded<never>>({ data: undefined, error: undefined, loading: false });
 
-/** Returns the result of `load`, cached under `key`, and polls while it is shown. A null key reads nothing. */
+/**
+ * Returns the result of `load`, cached under `key` and shared by all that use it. Reads it when it is first shown,
+ * unless it is fresh, and then every `pollIntervalMs` (0: never). A null key reads nothing and has no data.
+ */
 export function useResource<T>(key: string | null, load: Load<T>, pollIntervalMs = 0): Resource<T> {
   const entry = key === null ? null : getOrCreateEntry(key, load);
   useEffect(() => {

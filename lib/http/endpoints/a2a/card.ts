@@ -6,6 +6,7 @@ import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { getPublicBaseUrl } from "../../../options.ts";
 import { jsonResponse } from "../../respond.ts";
 import type { RequestContext } from "../../route.ts";
+import { findMessageProblem } from "./message-input.ts";
 import { HISTORY_SCOPE, SCOPE_HEADER } from "./options.ts";
 import { arePushNotificationsEnabled } from "./push.ts";
 
@@ -21,7 +22,10 @@ const HISTORY_EXTENSION: JsonObject = {
   },
 };
 
-/** Reads content modes from the assistant's `metadata.a2a`. Returns `text/plain` if it has none. */
+/**
+ * Reads content modes from the assistant's `metadata.a2a`, and drops those that are no text. Returns `text/plain` if
+ * there is none.
+ */
 function readModes({ metadata }: Assistant, name: "input_modes" | "output_modes"): string[] {
   const configuredModes: Json | undefined = isObject(metadata.a2a ?? null)
     ? (metadata.a2a as JsonObject)[name]
@@ -30,7 +34,10 @@ function readModes({ metadata }: Assistant, name: "input_modes" | "output_modes"
   return modes.length > 0 ? modes : ["text/plain"];
 }
 
-/** Returns the security members of a card. Custom authentication has schemes that are unknown here, so the card has none. */
+/**
+ * Returns the members of a card that demand an API key, in the format of the version. Returns an empty object without
+ * authentication, and for custom authentication, whose schemes are unknown here.
+ */
 function createSecurity({ service: { options } }: RequestContext, version: A2aVersion): JsonObject {
   if (!["api_key", "agent_builder"].includes(options.auth?.mode ?? "none")) return {};
   const name = "x-api-key";
@@ -43,14 +50,25 @@ function createSecurity({ service: { options } }: RequestContext, version: A2aVe
   };
 }
 
-/** Creates the card for a version. Null creates a card that serves both versions. */
-function createCard(context: RequestContext, assistant: Assistant, version: A2aVersion | null): JsonObject {
+/**
+ * Creates the card for a version. Null creates a card that serves both versions. The card of an agent that takes no messages says so in
+ * its description, and has no input modes.
+ */
+async function createCard(
+  context: RequestContext,
+  assistant: Assistant,
+  version: A2aVersion | null,
+): Promise<JsonObject> {
   const { request, handler, service } = context;
   const base = getPublicBaseUrl(service.options) ?? new URL(request.url).origin + handler.base;
   const url = `${base.replace(/\/$/, "")}/a2a/${assistant.assistant_id}`;
   const { name } = assistant;
-  const description = assistant.description || `Agent \`${name}\``;
-  const modes = { input: readModes(assistant, "input_modes"), output: readModes(assistant, "output_modes") };
+  // A factory may fail to create a graph. Its card is served nevertheless.
+  const problem = await findMessageProblem(context.resources, assistant.assistant_id).catch(() => null);
+  const agentDescription = assistant.description || `Agent \`${name}\``;
+  const description = problem === null ? agentDescription : `${agentDescription}\n\n${problem}.`;
+  const inputModes = problem === null ? readModes(assistant, "input_modes") : [];
+  const modes = { input: inputModes, output: readModes(assistant, "output_modes") };
   const isLegacy = version === "0.3";
   return {
     ...{ name, description, version: String(assistant.version) },
@@ -80,13 +98,16 @@ function createCard(context: RequestContext, assistant: Assistant, version: A2aV
   };
 }
 
-/** Returns the card, or 304 if the client's `If-None-Match` has its tag. */
+/**
+ * Creates the response with the card, which clients may cache for 60 seconds, and its tag. Responds 304 if
+ * `If-None-Match` has the tag, weak or strong, or `*`.
+ */
 export async function createCardResponse(
   context: RequestContext,
   assistant: Assistant,
   version: A2aVersion | null,
 ): Promise<Response> {
-  const card = createCard(context, assistant, version);
+  const card = await createCard(context, assistant, version);
   const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(card)));
   const tag = [...new Uint8Array(hash).slice(0, 12)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   const etag = `W/"${tag}"`;

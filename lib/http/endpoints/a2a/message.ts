@@ -7,8 +7,9 @@ import { A2aError } from "./protocol.ts";
 import { type A2aUserMessage, resumeEntries } from "./requests.ts";
 
 /**
- * Creates the input of a run. Data parts add members, but cannot replace the message; a message without other parts has them as
- * text.
+ * Creates the input of a run: the data parts as members, and one human message in `messages`, which data cannot
+ * replace. Its content is a text if the message has only one text part, the JSON of the data if it has only data, else
+ * the list of blocks.
  */
 export function toRunInput({ messageId: id, blocks, data }: A2aUserMessage): JsonObject {
   const [only] = blocks;
@@ -19,8 +20,8 @@ export function toRunInput({ messageId: id, blocks, data }: A2aUserMessage): Jso
 }
 
 /**
- * Returns the resume values by interrupt id: the entries of `data.resume`, or for a single interrupt the data or the text. Throws
- * an A2aError unless each interrupt has exactly one.
+ * Returns the resume values by interrupt id: the entries of `data.resume`. For a single interrupt they may be
+ * `data.resume` of another form, all data, or the text. Throws an A2aError unless each interrupt has exactly one.
  */
 export function toResumeValues(interrupts: readonly Interrupt[], { text, data }: A2aUserMessage): JsonObject {
   const { resume } = data;

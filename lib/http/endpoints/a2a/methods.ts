@@ -22,8 +22,8 @@ import { createInputRequiredFrames } from "./waiting.ts";
 const NO_HISTORY: HistoryChoice = { scope: "context", length: 0 };
 
 /**
- * Returns the task as JSON, without waiting for it. Throws `not_found` for an unknown task or one of another assistant, and an
- * A2aError for an invalid history length.
+ * Handles `GetTask`: returns the task as JSON, without waiting for it. Throws `not_found` for an unknown task or one of
+ * another assistant, and an A2aError for an invalid history length.
  */
 export async function getTask({ context, request, assistant_id }: A2aRequestContext<"GetTask">): Promise<JsonObject> {
   const history = readHistoryChoice(request.params, context.request.headers);
@@ -32,8 +32,9 @@ export async function getTask({ context, request, assistant_id }: A2aRequestCont
 }
 
 /**
- * Handles `CancelTask`: stops the runs of the task and returns it. A task that waits for input sends its push notification here.
- * Throws an A2aError for a task that has ended or is not the caller's.
+ * Handles `CancelTask`: stops the active run of the task, waits for its end, and returns the task as it is then. A task
+ * that waits for input sends its push notification here. Throws an A2aError for a task that has ended or is not the
+ * caller's.
  */
 export async function cancelTask({
   context: { resources },
@@ -110,8 +111,9 @@ const RUN_STATUSES_BY_STATE: Readonly<Partial<Record<A2aTaskState, readonly RunS
 type ListTasksContext = A2aRequestContext<"ListTasks">;
 
 /**
- * Handles `ListTasks`: lists the caller's tasks of this agent. Pages are ordered by start time, newest first; a page by the time of its
- * statuses. Pages can be shorter than `pageSize` before the end.
+ * Handles `ListTasks`: lists the caller's tasks of this agent, newest start first; those of a page by the time of their
+ * statuses. A page can be shorter than `pageSize` before the end. `totalSize` counts the page, and one more if others
+ * follow. An unknown context or state gives an empty page.
  */
 export async function listTasks(requestContext: ListTasksContext): Promise<JsonObject> {
   const { context, request } = requestContext;
@@ -131,8 +133,9 @@ export async function listTasks(requestContext: ListTasksContext): Promise<JsonO
 }
 
 /**
- * Reads the tasks of a page. `cursor` is that of the next page, or null at the end. A page with long conversations ends early.
- * Throws if the client has disconnected.
+ * Reads up to `pageSize` runs after the page token, and returns the matching tasks among them, in that order. A page
+ * with long conversations ends early. `cursor` is that of the next page, or null at the end. Throws
+ * ClientDisconnectedError.
  */
 async function readPage(
   requestContext: ListTasksContext,
@@ -162,7 +165,10 @@ async function readPage(
   return { foundTasks, cursor };
 }
 
-/** Searches runs. Throws an A2aError for an unknown page token. */
+/**
+ * Searches the newest runs that A2A has created for this agent, with the given statuses and the context of the request.
+ * Throws an A2aError for an unknown page token.
+ */
 async function searchRuns(
   { context: { resources }, request, assistant_id }: ListTasksContext,
   statuses: readonly RunStatus[] | undefined,
@@ -184,7 +190,11 @@ async function searchRuns(
   });
 }
 
-/** Reads a task of a list. Returns null if it does not match the request or was deleted. */
+/**
+ * Reads a task of a list, with artifacts only if the request asks for them. Returns null if it does not match the state
+ * and the time of the request, was deleted, or the run did not start a task. `onRead` gets the length of its
+ * conversation.
+ */
 async function readListedTask(
   { context: { resources }, request, assistant_id }: ListTasksContext,
   run_id: string,

@@ -22,7 +22,10 @@ export function readHistoryChoice(
   return { scope, length: historyLength ?? length };
 }
 
-/** Creates the response header that lists the extensions which the client has activated; no header without one. */
+/**
+ * Creates the response header that confirms the history extension if the client has activated it. Returns an empty
+ * object otherwise.
+ */
 export function createExtensionHeaders(headers: Headers): Record<string, string> {
   const requestedExtensions = [headers.get("a2a-extensions"), headers.get("x-a2a-extensions")].join(",").split(",");
   return requestedExtensions.some((extension) => extension.trim() === HISTORY_SCOPE)

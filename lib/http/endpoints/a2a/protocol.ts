@@ -104,8 +104,9 @@ const CLIENT_DEFINED_MEMBERS: ReadonlySet<string> = new Set(["data", "metadata"]
 const MAX_DEPTH = 3;
 
 /**
- * Converts the names of members to camel case, at any depth but in members that clients define. ProtoJSON also allows the names
- * of the protocol's definition, such as `context_id`; a member in both notations keeps the camel case one.
+ * Returns a copy with the names of members in camel case, at any depth but in members that clients define. ProtoJSON
+ * also allows the names of the protocol's definition, such as `context_id`; of a member in both notations the camel
+ * case one stays.
  */
 function toJsonNames(value: Json, depth = 0): Json {
   if (depth > MAX_DEPTH) return value;
@@ -119,15 +120,18 @@ function toJsonNames(value: Json, depth = 0): Json {
   return Object.fromEntries(members);
 }
 
-/** Reads the header of a request that can be malformed. */
+/**
+ * Reads id and version of a request that can be malformed. The id is null by default, and the version is 1.0.
+ */
 export function readRequestHeader(message: unknown): A2aRequestHeader {
   const { id = null, method = "" } = tryParseInput(requestHeader, message) ?? {};
   return { id, version: isLegacyMethod(method) ? "0.3" : "1.0" };
 }
 
 /**
- * Validates a request and its parameters. Throws an A2aError for a malformed request, an unknown method or version, and invalid
- * parameters.
+ * Validates a request and its parameters. The name of the method decides the version, not the header. A method of 0.3
+ * gets the name of 1.0. Throws an A2aError for a malformed request, an unknown method, an unsupported version in the
+ * header, and invalid parameters.
  */
 export function readRequest(message: unknown, headers: Headers): A2aRequest {
   const toError = (finding = "not a JSON-RPC 2.0 request with an id"): A2aError =>
@@ -152,14 +156,20 @@ export function readRequest(message: unknown, headers: Headers): A2aRequest {
   return { id, version, method, params: parsedParams } as A2aRequest;
 }
 
-/** Creates the error of a finding in the parameters. Prefixes its location unless the text is a sentence of its own. */
+/**
+ * Creates the error of a finding in the parameters, or in the content for an unknown part. Prefixes its location unless
+ * the text is a sentence of its own.
+ */
 export function invalidParamsError({ loc, msg }: InputIssue): A2aError {
   const isPredicate = /^(?:must|is)\b/.test(msg);
   const kind = msg === UNKNOWN_PART_TEXT ? "content" : "params";
   return new A2aError(kind, isPredicate ? `${loc.join(".")}: ${msg}` : msg);
 }
 
-/** Reads the version that the client requests. Returns null without the header. Throws an A2aError for an unsupported version. */
+/**
+ * Reads the version that the client requests; `1.0.3` counts as 1.0. Returns null without the header. Throws an
+ * A2aError for an unsupported version.
+ */
 export function readVersion(headers: Headers): A2aVersion | null {
   const headerValue = headers.get("a2a-version")?.trim() ?? "";
   if (headerValue === "") return null;

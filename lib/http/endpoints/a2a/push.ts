@@ -32,7 +32,10 @@ export function toPushRequest(config: PushConfig, version: A2aVersion, id: strin
   };
 }
 
-/** Omits the token and the credentials, because every caller who can read the task can read this. */
+/**
+ * Returns a configuration in the format of the version. Omits the token and the credentials, because every caller who
+ * can read the task can read this.
+ */
 function toPushConfigJson(
   { config_id: id, task_id: taskId, url, terms: { scheme } }: PushRow,
   version: A2aVersion,
@@ -45,8 +48,9 @@ function toPushConfigJson(
 type PushMethod = Extract<A2aMethod, `${string}TaskPushNotificationConfig${string}`>;
 
 /**
- * Handles the methods for push configurations: creates or replaces, reads, lists or deletes one. Throws an A2aError if push is
- * disabled, or the task or configuration does not exist, and `webhook_refused`.
+ * Handles the methods for push configurations: creates or replaces, reads or deletes one, or lists all. Returns JSON in
+ * the format of the version, null for a deletion. Throws an A2aError if push is disabled, or the task or configuration
+ * does not exist, and `webhook_refused`.
  */
 export async function handlePushMethod({
   context,
@@ -88,6 +92,10 @@ export async function handlePushMethod({
     }
   }
 
+  /**
+   * Returns a stored configuration of the task as JSON; for an empty id the first one. Throws an A2aError if there is
+   * none.
+   */
   async function requireConfig(id: string): Promise<JsonObject> {
     const push = (await listConfigs()).find(({ config_id }) => id === "" || config_id === id);
     if (push) return toPushConfigJson(push, version);

@@ -82,7 +82,7 @@ const MAX_HEADER_CHARS = 4096;
 const HEADER_PATTERN = /^[\x20-\x7e]*$/;
 const SCHEME_PATTERN = /^[\w!#$%&'*+.^`|~-]*$/;
 
-/** Creates a schema for the value of a header. Empty counts as absent. */
+/** Creates a schema for the value of a header. Null, undefined and an empty text become undefined. */
 function headerText(pattern: RegExp): InputSchema<string | undefined> {
   const msg = `must be a text of at most ${MAX_HEADER_CHARS} characters that a header can have`;
   return v.pipe(
@@ -131,7 +131,9 @@ interface ParsedPart {
 export const UNKNOWN_PART_TEXT = "must have text, data, raw or url";
 const CONTENT_MEMBERS = ["data", "text", "raw", "url"] as const;
 
-/** Converts a file of 0.3 to a part of 1.0. */
+/**
+ * Converts a file of 0.3 to a part of 1.0: its bytes if it has them, else its URI, which is empty if it has neither.
+ */
 function toModernFile({ bytes = null, uri = "", mimeType, name }: JsonObject): A2aPart {
   const fileMembers = { ...(mimeType ? { mediaType: mimeType } : {}), ...(name ? { filename: name } : {}) };
   return bytes === null ? { url: uri, ...fileMembers } : { raw: bytes, ...fileMembers };

@@ -1,12 +1,12 @@
 /** The routes of A2A: each assistant is an agent, in versions 1.0 and 0.3 of the protocol. */
-import type { Assistant } from "../../../assistants/mod.ts";
 import { ServiceError } from "../../../errors.ts";
-import { isObject, type Json } from "../../../json.ts";
+import type { Json } from "../../../json.ts";
 import { ClientDisconnectedError } from "../../byte-budget.ts";
 import { parseAssistantId } from "../../parse.ts";
 import { jsonResponse } from "../../respond.ts";
 import { createRouteGroup, type RequestContext, type Route, readAssistantId } from "../../route.ts";
 import { createCardResponse } from "./card.ts";
+import { findMessageProblem } from "./message-input.ts";
 import { cancelTask, getTask, listTasks, subscribeToTask } from "./methods.ts";
 import { createExtensionHeaders } from "./options.ts";
 import {
@@ -24,7 +24,10 @@ import {
 import { handlePushMethod } from "./push.ts";
 import { sendMessage } from "./send.ts";
 
-/** Executes one request. Throws A2aError and the errors of the resources. */
+/**
+ * Executes one request. Returns the result of the method as JSON, or a complete response, such as a stream. Throws
+ * A2aError and the errors of the resources.
+ */
 async function dispatch({ request, ...requestContext }: A2aRequestContext): Promise<Json | Response> {
   switch (request.method) {
     case "SendMessage":
@@ -53,8 +56,9 @@ const ERROR_KINDS: Readonly<Record<string, "params" | "internal">> = {
 };
 
 /**
- * Returns the JSON-RPC response to an error. Logs an unknown one and hides its text. Rethrows errors that have no JSON-RPC form,
- * such as a refused authentication.
+ * Returns the JSON-RPC response to an error, with status 200 unless an A2aError has another one. Logs an unknown error
+ * and hides its text. Rethrows ClientDisconnectedError and ServiceErrors that have no JSON-RPC form, such as a refused
+ * authentication.
  */
 function toFailureResponse(
   { service, request_id }: RequestContext,
@@ -72,18 +76,6 @@ function toFailureResponse(
   return jsonResponse(toErrorMessage(header, new A2aError("internal", "Internal error")));
 }
 
-/** Throws an A2aError if the agent's input has no member `messages`. */
-async function requireMessageInput({ resources }: RequestContext, { assistant_id }: Assistant): Promise<void> {
-  const { input_schema } = await resources.assistants.schemas(assistant_id);
-  const members = input_schema && isObject(input_schema.properties) ? Object.keys(input_schema.properties) : [];
-  if (members.length === 0 || members.includes("messages")) return;
-  const memberNames = members.slice(0, 10).join(", ");
-  throw new A2aError(
-    "params",
-    `The agent takes no messages: its input has ${memberNames}, and A2A needs a member messages`,
-  );
-}
-
 /** The methods that change nothing. */
 const READ_METHODS: ReadonlySet<string> = new Set(["GetTask", "ListTasks"]);
 
@@ -96,8 +88,10 @@ async function post(context: RequestContext): Promise<Response> {
     const body = parseBody(headers, await context.bytes());
     header = readRequestHeader(body);
     const request = readRequest(body, headers);
-    await requireMessageInput(context, assistant);
     const { assistant_id, graph_id } = assistant;
+    const problem = await findMessageProblem(context.resources, assistant_id);
+    if (problem !== null) throw new A2aError("params", problem);
+    /** Executes the request, and returns its response, or its result as a JSON-RPC response. */
     const respond = async (): Promise<Response> => {
       const result = await dispatch({ context, request, assistant_id, graph_id });
       return result instanceof Response

@@ -45,8 +45,8 @@ const contextNotFoundError = (id: string): A2aError => new A2aError("params", `T
 const RESERVED_METADATA = ["created_by", "task_id", "task_cancelled", "graph_id", "assistant_id"];
 
 /**
- * Plans the first run of a task, on the thread of its context or a new one. Throws an A2aError if the context belongs to another
- * assistant.
+ * Plans the first run of a task, on the thread of its context, which may not exist yet, or on a new one. Creates
+ * nothing. Drops reserved metadata of the message. Throws an A2aError if the context belongs to another assistant.
  */
 async function planNewTask({ context, assistant_id }: SendContext, message: A2aUserMessage): Promise<PlannedRun> {
   const { contextId } = message;
@@ -63,7 +63,10 @@ async function planNewTask({ context, assistant_id }: SendContext, message: A2aU
   return { thread_id: contextId ?? uuidV7(context.service.environment), run, origin: {}, firstRun: null };
 }
 
-/** Plans the run that resumes a task. Throws an A2aError if the task has no pending interrupt, or one that only a person can answer. */
+/**
+ * Plans the run that resumes a task with the values in the message. Creates nothing. Throws an A2aError if the context
+ * is another one, the task has no pending interrupt, or it has one that only a person can answer.
+ */
 async function planContinuation(requestContext: SendContext, message: A2aUserMessage): Promise<PlannedRun> {
   const { context, assistant_id } = requestContext;
   const protocolRequest = await requireTask(context.resources, message.taskId, assistant_id);
@@ -94,7 +97,7 @@ async function planContinuation(requestContext: SendContext, message: A2aUserMes
   };
 }
 
-/** Reads the task of a run as it is now, not as it was when it started. */
+/** Reads the run again, and returns its task as it is now, not as it was when it started. */
 async function readCurrentTask(
   { context: { resources } }: SendContext,
   startedRun: Run,
@@ -104,7 +107,10 @@ async function readCurrentTask(
   return await readTask(resources, await readProtocolRequest(resources, firstRun), history);
 }
 
-/** Creates the first event of a stream: the submitted task, even if its run has already ended. */
+/**
+ * Creates the first event of a stream: the task as submitted when the second run was created, even if that run has
+ * already ended. Its history is the message, or absent if the history length is 0.
+ */
 function createInitialTask(
   firstRun: Run,
   { created_at }: Run,
@@ -118,7 +124,10 @@ function createInitialTask(
   };
 }
 
-/** Creates the request of the run. Messages in one context are enqueued, as a client expects of a conversation. */
+/**
+ * Validates and returns the request of the run, which streams only custom events unless `isStreamed`. Messages in one
+ * context are enqueued, as a client expects of a conversation. Throws `invalid`.
+ */
 function toRunRequest({ run }: PlannedRun, isStreamed: boolean): RunCreate {
   const streamOptions = isStreamed
     ? { ...RUN_EVENT_OPTIONS, stream_mode: [...RUN_EVENT_OPTIONS.stream_mode] }
@@ -129,8 +138,9 @@ function toRunRequest({ run }: PlannedRun, isStreamed: boolean): RunCreate {
 type SendContext = A2aRequestContext<"SendMessage" | "SendStreamingMessage">;
 
 /**
- * Handles `SendMessage` and `SendStreamingMessage`: creates the run of a task, or resumes one, and responds at once, with the
- * result, or with a stream. Throws an A2aError.
+ * Handles `SendMessage` and `SendStreamingMessage`: creates the run of a task, or resumes one. Responds with a stream,
+ * with the task after the run has ended, or with the task at once if the configuration asks for that. Throws an
+ * A2aError.
  */
 export async function sendMessage(requestContext: SendContext): Promise<Response> {
   const { context, request } = requestContext;
@@ -156,6 +166,7 @@ export async function sendMessage(requestContext: SendContext): Promise<Response
     ...plannedRun.origin,
     ...(push ? { push: { ...push, ...taskMembers } } : {}),
   };
+  /** Throws an A2aError if the interrupts are no longer pending or the context is not found, else the error itself. */
   const rethrow = (error: unknown): never => {
     if (isNoLongerPending(error)) throw new A2aError("unsupported", "The task's question is already answered");
     return rethrowAsNotFound(error, contextNotFoundError(thread_id));
@@ -172,6 +183,7 @@ export async function sendMessage(requestContext: SendContext): Promise<Response
     });
   }
 
+  /** Returns the JSON-RPC response with the task; version 1.0 has it in the member `task`. */
   const toTaskMessage = (task: A2aTask): JsonObject => {
     const taskJson = toTaskJson(task, request.version);
     return toResultMessage(request, request.version === "1.0" ? { task: taskJson } : taskJson);

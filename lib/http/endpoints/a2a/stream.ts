@@ -19,6 +19,7 @@ import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import { type A2aRequestHeader, toResultMessage } from "./protocol.ts";
 import { ARTIFACT, readTask } from "./task.ts";
 
+/** Creates a frame of the type `message` without an id. Its data is the event as a JSON-RPC response. */
 export const createEventFrame = (header: A2aRequestHeader, event: A2aStreamEvent): Frame => ({
   id: null,
   event: "message",
@@ -36,7 +37,10 @@ class AnswerText {
   #pendingText = "";
   readonly #replacedIds = new Set<string>();
 
-  /** Appends text of a message. The first text of another message replaces the earlier one, whose later text is ignored. */
+  /**
+   * Appends text of a message to the pending text. The first text of another message drops the earlier one, whose later
+   * text is ignored.
+   */
   append(message_id: string, delta: string): void {
     if (this.#replacedIds.has(message_id)) return;
     if (this.#message_id !== message_id) {
@@ -47,7 +51,7 @@ class AnswerText {
     this.#pendingText += delta;
   }
 
-  /** Starts over: the next text replaces the emitted one. */
+  /** Starts over: drops the pending text, and the next text replaces the emitted one. */
   reset(): void {
     this.#message_id = null;
     this.#isNew = true;
@@ -55,7 +59,10 @@ class AnswerText {
     this.#pendingText = "";
   }
 
-  /** Removes and returns the pending text as an artifact update; null if there is none. */
+  /**
+   * Removes and returns the pending text as an artifact update, which replaces earlier text unless `append` is true.
+   * Returns null if there is none.
+   */
   drain(): { readonly parts: readonly A2aPart[]; readonly append: boolean } | null {
     if (this.#pendingText === "") return null;
     const piece = { parts: [{ text: this.#pendingText }], append: !this.#isNew };
@@ -65,7 +72,10 @@ class AnswerText {
     return piece;
   }
 
-  /** Returns the last update: empty if the whole artifact was emitted as text, else its parts. */
+  /**
+   * Returns the last update: an empty text to append if the whole artifact was emitted as text, else its parts, which
+   * replace the emitted ones. Changes nothing.
+   */
   drainLast({ parts }: Pick<A2aArtifact, "parts">): { readonly parts: readonly A2aPart[]; readonly append: boolean } {
     const isText = parts.every(({ text }) => typeof text === "string");
     const isEmitted = isText && !this.#isNew && parts.map(({ text }) => text).join("") === this.#emittedText;
@@ -81,7 +91,10 @@ interface TaskStreamStart {
   readonly run_id?: string;
 }
 
-/** Streams the events of a task whose run is active, until the run ends. */
+/**
+ * Streams the events of a task whose run is active, from the initial task until the run ends. Leaving the reader ends
+ * the subscription, and the run goes on.
+ */
 export function createTaskFrames(
   context: RequestContext,
   header: A2aRequestHeader,
@@ -139,13 +152,16 @@ class TaskStream {
     return this.#ready.splice(0);
   }
 
-  /** Ends the subscription to the run; frames that are waiting are not sent. The run goes on. */
+  /** Ends the subscription to the run, so that no more frames are read. The run goes on. */
   leave(): void {
     this.#isDone = true;
     this.#frames.leave();
   }
 
-  /** Awaits only where needed, because there is one event per token. */
+  /**
+   * Handles the events in their order, and ignores those after the end. Awaits only where needed, because there is one
+   * event per token.
+   */
   async #handleAll(events: readonly RunEvent[]): Promise<void> {
     for (const event of events) {
       const handling = this.#isDone ? undefined : this.#handle(event);
@@ -154,8 +170,8 @@ class TaskStream {
   }
 
   /**
-   * Collects the text of the answer, and pushes the events of the start and the end of the run. Returns a promise where it must
-   * read state first, else undefined. Ignores other events.
+   * Adds text of the answer to the pending text; the start and the end of the run push their events. Returns a promise
+   * where it must read state first, else undefined. Ignores other events and the text of subagents.
    */
   #handle(event: RunEvent): Promise<void> | undefined {
     if (event.type === "text-delta" && isTaskOutput(event.namespace))
@@ -165,7 +181,10 @@ class TaskStream {
     return undefined;
   }
 
-  /** Emits the status WORKING, at the start time of the run. A later attempt starts the text over. */
+  /**
+   * Emits the status WORKING, at the start time of the run. Emits nothing for a first attempt if the task was already
+   * working. A later attempt starts the text over.
+   */
   async #start(attempt: number): Promise<void> {
     // A later attempt emits all messages again.
     if (attempt > 1) this.#answer.reset();
@@ -208,7 +227,7 @@ class TaskStream {
   }
 }
 
-/** Streams a task that waits for input as a single, last event; no event if the task is in progress. */
+/** Returns a reader with the task as its only and last event. It has no event if the task is in progress. */
 export function createSingleTaskFrame(header: A2aRequestHeader, task: A2aTask): Reader<Frame> {
   const ready: Frame[] = isInProgress(task.status) ? [] : [{ ...createEventFrame(header, { task }), last: true }];
   return createReader(

@@ -56,7 +56,10 @@ export async function requireTask(
 
 const isFile = (type: Json | undefined): boolean => ["image", "audio", "video", "file"].includes(String(type));
 
-/** Converts a content block to a part; null for reasoning, tool calls and other blocks. */
+/**
+ * Converts a text or file block to a part. Returns null for an empty text, a file without data and URL, and other
+ * blocks, such as reasoning and tool calls.
+ */
 function toPart({ type, text, data, url, mime_type }: JsonObject, filename: Json | undefined): A2aPart | null {
   if (type === "text") return isNonEmptyString(text) ? { text } : null;
   if (!isFile(type)) return null;
@@ -83,7 +86,7 @@ function toParts(message: JsonObject): A2aPart[] {
     .filter((part) => part !== null);
 }
 
-/** Returns the message that started the task. */
+/** Returns the last message in the input of the run, which started the task. Returns null if there is none. */
 function findInputMessage({ kwargs: { input = null } }: Run): JsonObject | null {
   const message = isObject(input) ? (getMessages(input).at(-1) ?? null) : null;
   return isObject(message) ? message : null;
@@ -97,7 +100,10 @@ interface Conversation {
   readonly from: number;
 }
 
-/** Returns the messages of the task's context. Appends the message of a queued run, which the state does not have yet. */
+/**
+ * Returns the messages of the task's context, and the index of the message that started the task, 0 if it is unknown.
+ * Appends the message of a queued run, which the state does not have yet.
+ */
 function readConversation(firstRun: Run, values: Json): Conversation {
   const messages = (isObject(values) ? getMessages(values) : []).filter(isObject);
   const inputMessage = findInputMessage(firstRun);
@@ -108,8 +114,8 @@ function readConversation(firstRun: Run, values: Json): Conversation {
 }
 
 /**
- * Returns the newest messages of the task or of its context, at most `length`, in their order. Messages of other tasks have no
- * task id.
+ * Returns the newest visible messages, at most `length`, oldest first: of the whole context, or with scope `task` from
+ * the one that started the task up to the next human message. Only messages of the task have its id.
  */
 function createHistory(
   firstRun: Run,
@@ -130,7 +136,10 @@ function createHistory(
   return history.reverse();
 }
 
-/** Converts a message of the thread; null if it has no visible parts. `fallbackId` is used for a message without an id. */
+/**
+ * Converts a message of the thread. Returns null if it has no visible parts or its type has no role. `fallbackId` is
+ * used for a message without an id.
+ */
 function toMessage(
   message: JsonObject,
   fallbackId: string,
@@ -142,7 +151,10 @@ function toMessage(
   return { messageId: isNonEmptyString(message.id) ? message.id : fallbackId, ...ids, role, parts };
 }
 
-/** Returns the parts of the last reply after the message that started the task; an empty list without one. */
+/**
+ * Returns the parts of the last AI message with visible parts, from the message that started the task on. Returns an
+ * empty list without one.
+ */
 function findReply({ messages, from }: Conversation): A2aPart[] {
   for (let index = messages.length - 1; index >= from; index--) {
     const message = messages[index] as JsonObject;
@@ -160,7 +172,8 @@ interface TaskStatusSummary {
 }
 
 /**
- * Returns the state of the task and its status message, and the values of the thread or, once completed, the result of the run.
+ * Returns the state of the task, by its newest run and its pending interrupts. Adds the values of the thread, or of the
+ * run's result once completed. A status message has the parts of the interrupts or the text of the failure.
  */
 async function summarizeTaskStatus(
   resources: TaskResources,
@@ -185,6 +198,7 @@ async function summarizeTaskStatus(
 
 export const ARTIFACT = { artifactId: "response", name: "Assistant Response" };
 
+/** Returns the length of the contents of all messages, of their JSON unless they are text. */
 const contentChars = (messages: readonly JsonObject[]): number =>
   messages.reduce(
     (sum, { content = "" }) => sum + (isNonEmptyString(content) ? content : JSON.stringify(content)).length,
@@ -192,8 +206,8 @@ const contentChars = (messages: readonly JsonObject[]): number =>
   );
 
 /**
- * Reads a task with its status, history and, once completed, the reply as its artifact. Calls `onRead` with the length of the
- * conversation, in characters.
+ * Reads a task with its status, at the time of the newest run's last change, its history unless the length is 0, and,
+ * once completed, the reply as its artifact. Calls `onRead` with the length of the conversation in characters.
  */
 export async function readTask(
   resources: TaskResources,

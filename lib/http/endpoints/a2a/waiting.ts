@@ -36,12 +36,16 @@ export function createInputRequiredFrames(
   let isTaskEmitted = false;
   let isClosed = false;
 
+  /** Returns the status of a deleted task: CANCELED, as of now. */
   const createDeletedStatus = (): A2aTaskStatus => ({
     state: "CANCELED",
     timestamp: formatIsoTime(service.environment.now()),
   });
 
-  /** Joins the run that resumes the task, and stops watching the thread. */
+  /**
+   * Joins the run that resumes the task, and keeps its reader in `runFrames`. Stops watching the thread. Drops the
+   * first frame, because the task was emitted before. Leaves the run if this stream was closed meanwhile.
+   */
   async function startRunFrames({ newestRun }: ProtocolRequestState): Promise<Reader<Frame>> {
     const stream = await resources.runs.joinStream(newestRun.thread_id, newestRun.run_id);
     runFrames = createTaskFrames(context, header, stream, { initialTask, run_id: newestRun.run_id });
@@ -53,8 +57,8 @@ export function createInputRequiredFrames(
   }
 
   /**
-   * Waits for the next change of the thread. Returns the frames of a new run, or the final status, after which it leaves; null if
-   * the task still waits.
+   * Waits for the next change of the thread. Returns the frames of a new run, which it joins, or the final status,
+   * after which the stream is left. Returns null if the task still waits.
    */
   async function waitForChange(): Promise<readonly Frame[] | null> {
     await watch.next();
@@ -69,6 +73,10 @@ export function createInputRequiredFrames(
     return [{ ...createEventFrame(header, { statusUpdate: { ...ids, status } }), last: true }];
   }
 
+  /**
+   * Returns the initial task, then the frames of the run or the final status, whichever comes first. Returns no frames
+   * once it was left or the service stops. Leaves and throws for other errors.
+   */
   async function next(): Promise<readonly Frame[]> {
     if (runFrames) return await runFrames.next();
     if (!isTaskEmitted) {
@@ -88,6 +96,7 @@ export function createInputRequiredFrames(
     return [];
   }
 
+  /** Ends the stream: stops watching the thread, and leaves the run if one was joined. */
   function leave(): void {
     isClosed = true;
     watch.close();

@@ -94,8 +94,8 @@ export class AguiMapper {
   }
 
   /**
-   * Maps one event, also to no events: interrupts, errors and messages are kept for the end. `values` is the thread's state, for
-   * the end of a run for which `needsState` is true.
+   * Returns the AG-UI events of one event, often none: interrupts, errors and the newest message id are kept for the
+   * end. `values` is the thread's state, for the end of a run for which `needsState` is true.
    */
   map(event: RunEvent, values?: Json): AguiEvent[] {
     switch (event.type) {
@@ -204,8 +204,8 @@ export class AguiMapper {
   }
 
   /**
-   * Maps the start or end of a task of the root graph. Parallel tasks of one node are one step. A task that executes a tool call
-   * may be a subagent, which ends with it.
+   * Maps the start or end of a task of the root graph to those of a step. Parallel tasks of one node are one step, and
+   * a repeated start gives no event. A task that executes a tool call may be a subagent, which ends with it.
    */
   #mapTask(data: Json): AguiEvent[] {
     if (!isObject(data) || typeof data.name !== "string") return [];
@@ -233,7 +233,10 @@ export class AguiMapper {
     this.#subagents.set(id, { name: typeof name === "string" ? name : node, tool_call_id, isOpen: false });
   }
 
-  /** Returns the end of a subagent, none if it is not open. */
+  /**
+   * Marks a subagent as closed. Returns SUBAGENT_FINISHED, or SUBAGENT_ERROR if there is an error. Returns no event and
+   * changes nothing if it is not open.
+   */
   #endSubagent(subagentRunId: string, error: string | null): AguiEvent[] {
     const subagent = this.#subagents.get(subagentRunId);
     if (!subagent?.isOpen) return [];
@@ -243,8 +246,8 @@ export class AguiMapper {
   }
 
   /**
-   * Keeps the values and returns a snapshot of the state without messages, or a patch if it is large; none if nothing has
-   * changed.
+   * Keeps the values for the end. Returns a snapshot of the state without messages, or a patch if it is large and not
+   * the first. Returns no event if only messages have changed.
    */
   #mapState(values: JsonObject): AguiEvent[] {
     this.#values = values;
@@ -259,15 +262,16 @@ export class AguiMapper {
   }
 
   /**
-   * Returns the events for frames that stop before the end of the run, as when the service stops. A broken connection would make
-   * `HttpAgent` reject twice, which ends a Node process such as CopilotKit's runtime.
+   * Closes what is open. Returns its ends and RUN_ERROR, for frames that stop before the end of the run, as when the
+   * service stops. A broken connection would make `HttpAgent` reject twice, which ends a Node process such as
+   * CopilotKit's runtime.
    */
   stop(): AguiEvent[] {
     const message = "The server stops. The run goes on, and the next one shows its answer";
     return [...this.#closeAll(), { type: "RUN_ERROR", message, code: "stopped" }];
   }
 
-  /** Returns the ends of open texts, subagents and steps, which are closed then. */
+  /** Closes open texts, subagents and steps, and returns their ends in this order. */
   #closeAll(): AguiEvent[] {
     const texts = [...this.#openTexts].map((messageId): AguiEvent => ({ type: "TEXT_MESSAGE_END", messageId }));
     this.#openTexts.clear();
@@ -277,7 +281,11 @@ export class AguiMapper {
     return [...texts, ...subagents, ...openSteps.map(([stepName]): AguiEvent => ({ type: "STEP_FINISHED", stepName }))];
   }
 
-  /** Returns the last events: ends of what is open, state, messages and `RUN_FINISHED` with its outcome, or `RUN_ERROR`. */
+  /**
+   * Closes what is open, and returns the last events. After an error they are its ends and RUN_ERROR, after a stop its
+   * ends and RUN_FINISHED. Otherwise they also have the state, from `values` if given, and a snapshot of the messages
+   * before RUN_FINISHED with its outcome.
+   */
   #end(status: string, values: Json | undefined): AguiEvent[] {
     const { threadId, runId } = this.#options;
     const closingEvents = this.#closeAll();
@@ -304,7 +312,10 @@ export class AguiMapper {
     ];
   }
 
-  /** Returns the outcome: pending interrupts, or success, with the tool calls of the last message that have no result. */
+  /**
+   * Returns the outcome: the pending interrupts, or success, with the ids of the last message's tool calls that have no
+   * result. Old clients get no such ids.
+   */
   #createOutcome(): JsonObject {
     if (this.#interrupts.length > 0) return { type: "interrupt", interrupts: this.#interrupts };
     const pending = [...this.#toolCalls].filter(
@@ -325,7 +336,8 @@ export class AguiMapper {
 }
 
 /**
- * Creates snapshots of the messages. Clients keep their order and append new messages, so an empty list comes first if the order differs.
+ * Returns one snapshot of all messages. Clients keep their order and append new messages, so an empty snapshot comes
+ * first if the messages that they have are not the first ones or have another order.
  */
 export function createMessageSnapshots(messages: JsonObject[], clientIds: ReadonlySet<string>): AguiEvent[] {
   const ids = messages.map(({ id }) => id as string);
@@ -334,7 +346,10 @@ export function createMessageSnapshots(messages: JsonObject[], clientIds: Readon
   return (isSorted ? [messages] : [[], messages]).map((list) => ({ type: "MESSAGES_SNAPSHOT", messages: list }));
 }
 
-/** Converts an interrupt. An approval of one action names its tool call, if exactly one open call matches. */
+/**
+ * Converts an interrupt. Reason, response schema and expiry come from its value if it has them. An approval of one
+ * action names its tool call, if exactly one open call has its name and arguments.
+ */
 function toInterruptJson(id: string, value: Json, toolCalls: ReadonlyMap<string, ToolCall>): JsonObject {
   const actions = parseApproval(value)?.actions;
   const members = isObject(value) ? value : {};
@@ -360,7 +375,10 @@ function toInterruptJson(id: string, value: Json, toolCalls: ReadonlyMap<string,
 /** Converts `<message id>:<index>` to `<message id>:r<index>`. */
 const toReasoningId = (part: string): string => part.replace(/:([^:]*)$/, ":r$1");
 
-/** Returns the event CUSTOM with the name and payload of the data; named `custom`, with all of the data, if it has no name. */
+/**
+ * Returns the event CUSTOM with the name and the payload of the data, or with all data if they have no payload. Data
+ * without a name get the name `custom`.
+ */
 function createCustomEvent(data: Json): AguiEvent {
   const { name, payload } = isObject(data) ? data : {};
   const value = payload === undefined ? data : payload;
@@ -380,7 +398,7 @@ function createJsonPatch(before: JsonObject, after: JsonObject): JsonObject[] {
   ];
 }
 
-/** Returns the member `usage` with the known counts; no member without any. */
+/** Returns the member `usage`, a list with one object of the known counts. Returns an empty object if none is known. */
 function toUsageMember(usage: Json): JsonObject {
   if (!isObject(usage)) return {};
   const { input_tokens, output_tokens, total_tokens } = usage;

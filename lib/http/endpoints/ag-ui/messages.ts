@@ -3,13 +3,19 @@ import { getMessages } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { toContentText } from "../states.ts";
 
-/** Returns the messages of a state in the form of `MESSAGES_SNAPSHOT`. */
+/**
+ * Returns the messages of a state in the form of `MESSAGES_SNAPSHOT`. Omits those without an id and those that AG-UI
+ * does not have.
+ */
 export const toAguiMessages = (values: JsonObject): JsonObject[] =>
   getMessages(values).flatMap((message) =>
     isObject(message) && typeof message.id === "string" ? toAguiMessage(message) : [],
   );
 
-/** Converts a message. Returns an empty list for other types, and for tool messages without a call id. */
+/**
+ * Returns the converted message in a list. The list is empty for other types, and for tool messages without a call id.
+ * An AI message loses reasoning, and a tool call without an id gets one.
+ */
 function toAguiMessage({
   id = null,
   type,
@@ -62,7 +68,7 @@ const toAnswerText = (content: Json): string =>
         (Array.isArray(content) ? content : []).filter((block) => isObject(block) && block.type === "text"),
       );
 
-/** Returns a text, or a list of parts if the message has files. Leaves out files without data and URL. */
+/** Returns a text if all blocks are text, else a list of parts. Omits files without data and URL. */
 function toUserContent(content: Json): Json {
   const blocks = Array.isArray(content) ? content.filter(isObject) : [];
   if (blocks.every(({ type }) => type === "text")) return toContentText(content);

@@ -70,6 +70,7 @@ export async function aguiRequest(
 ): Promise<AguiTurn> {
   const check = (request: RunCreate): RunCreate => validateFields(request, runCreate);
   const { run, events } = await startRun(resources, parseAguiRequest(input), { ...settings, assistant_id, check });
+  /** Yields the events up to the last one of the run. */
   async function* readToEnd(): AsyncGenerator<AguiEvent> {
     for await (const event of events) {
       yield event;

@@ -124,7 +124,10 @@ const resumeEntry = v.pipe(
   ),
 );
 
-/** Returns `configurable`. Older clients send its members without the object around them. */
+/**
+ * Returns `configurable` of a config, or the config itself if it has none, because older clients send the members
+ * without the object around them. Returns undefined for a config that is no object.
+ */
 function readConfigurable(config: Json): JsonObject | undefined {
   if (!isObject(config)) return undefined;
   return isObject(config.configurable) ? config.configurable : config;

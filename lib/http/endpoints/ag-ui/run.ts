@@ -64,7 +64,10 @@ export const AGUI_RUN_OPTIONS: typeof RUN_EVENT_OPTIONS = {
 /** The number of runs that are searched for one with the same `runId`. */
 const MAX_SEARCHED_RUNS = 20;
 
-/** Creates or joins the run of a request. Throws `not_found`, `conflict`, `invalid`, and the errors of a new run. */
+/**
+ * Creates the run of a request, or joins the one that an earlier request with the same `runId` and resume entries
+ * created. Its events begin with RUN_STARTED. Throws `not_found`, `conflict`, `invalid`, and the errors of a new run.
+ */
 export async function startRun(
   resources: AguiResources,
   aguiRequest: AguiRequest,
@@ -102,8 +105,8 @@ export async function startRun(
 const cancelsOnDisconnect = ({ on_disconnect }: AguiSettings): boolean => on_disconnect !== "continue";
 
 /**
- * Joins the run that an earlier request created. A disconnect cancels it if the option says so. Throws `conflict` for another
- * assistant's run.
+ * Joins the run that an earlier request created, from its first frame. A disconnect cancels it unless `on_disconnect`
+ * is `continue`. Throws `not_found` if the run is of another assistant and the requested one does not exist.
  */
 async function joinRun(
   resources: AguiResources,
@@ -156,8 +159,8 @@ function createRunRequest(
 }
 
 /**
- * Returns all messages of the thread before the run and of its input if the client lacks some, because its page or server was
- * restarted; else null.
+ * Returns all messages of the thread before the run and of its input if the client lacks some of the thread, because
+ * its page or server was restarted. Returns null if it has all.
  */
 function findMissingMessages(
   { ids }: AguiRequest,
@@ -178,8 +181,9 @@ async function createResumeDigest(resumeEntries: readonly AguiResumeEntry[]): Pr
 }
 
 /**
- * Finds the run of an earlier request with the same `runId` and the same resume entries: CopilotKit resumes under the id of the
- * interrupted run. A thread passes the metadata of its first run on, so the oldest match counts.
+ * Returns the oldest recent run that a request with this `runId` and the same resume entries created, because a thread
+ * passes the metadata of its first run on. CopilotKit resumes under the id of the interrupted run. If all interrupts
+ * are resumed and none is pending, returns the newest resuming run. Returns undefined without one.
  */
 async function findRun(
   { runs }: AguiResources,
@@ -241,7 +245,7 @@ async function planTurn({
   throw conflictError("There is nothing to run: the thread has all of these messages");
 }
 
-/** Converts the results of tool calls that have none in the state. Ignores results of unknown calls. */
+/** Converts the client's results of tool calls that have no result in the state. Ignores results of unknown calls. */
 function toToolMessages(messages: readonly Json[], { results }: AguiRequest): JsonObject[] {
   const list = messages.filter(isObject);
   const answeredIds = new Set(list.map(({ tool_call_id }) => tool_call_id));
@@ -260,7 +264,10 @@ function toToolMessages(messages: readonly Json[], { results }: AguiRequest): Js
 const resumeAllInterrupts = (interrupts: readonly Interrupt[], payload: Json): AguiResumeEntry[] =>
   interrupts.map(({ id }) => ({ id, cancelled: false, payload }));
 
-/** Returns the resume values by interrupt id. Throws `conflict` unless the entries match the pending interrupts. */
+/**
+ * Returns the resume values of all pending interrupts by id. Throws `conflict` if an entry is for no pending interrupt
+ * or a pending one has no entry.
+ */
 function toResumeValues(interrupts: readonly Interrupt[], resumeEntries: readonly AguiResumeEntry[]): JsonObject {
   const byId = new Map(resumeEntries.map((answer) => [answer.id, answer]));
   const unknownId = [...byId.keys()].find((id) => !interrupts.some((interrupt) => interrupt.id === id));
@@ -273,7 +280,11 @@ function toResumeValues(interrupts: readonly Interrupt[], resumeEntries: readonl
   );
 }
 
-/** Returns the resume value of an entry: the payload, or for an approval its decisions, by default one for all actions. */
+/**
+ * Returns the resume value of an entry: its payload, or `{action: "cancel"}` if it is cancelled. For an approval
+ * returns the payload's decisions, or one decision for all actions: rejected if cancelled or not approved, else
+ * approved.
+ */
 function toResumeValue(value: Json, { cancelled, payload }: AguiResumeEntry): Json {
   const approval = parseApproval(value);
   if (!approval) return cancelled ? { action: "cancel" } : payload;
@@ -289,8 +300,9 @@ function toResumeValue(value: Json, { cancelled, payload }: AguiResumeEntry): Js
 }
 
 /**
- * Returns the input and context that the client's state, tools and context add to the run; null for none. Leaves out what the
- * agent's input schema does not have.
+ * Returns the input that the client's changed state, its tools and its context add to the run, without members that the
+ * agent's input schema lacks. An agent without a schema gets tools and context in `context`. Returns null for what adds
+ * nothing.
  */
 async function readClientMembers(
   { assistants }: AguiResources,
@@ -321,7 +333,7 @@ async function readClientMembers(
   return { input: { ...input, ...Object.fromEntries(acceptedMembers) }, context: null };
 }
 
-/** Converts a tool to OpenAI's form. */
+/** Converts a tool to OpenAI's form. The name stands inside and outside of `function`. */
 const toOpenAiTool = ({ name = "", description = "", parameters = {} }: JsonObject): JsonObject => ({
   type: "function",
   name,
@@ -337,7 +349,10 @@ interface AguiEventInput {
   readonly missingMessages?: JsonObject[] | null;
 }
 
-/** Creates a reader of the events of a run from its start, which comes before the first frame of the run. */
+/**
+ * Creates a reader of the events of a run. RUN_STARTED comes before the first frame of the run, with a snapshot of the
+ * messages that the client lacks. If the frames stop before the end of the run, its last event is RUN_ERROR.
+ */
 function createAguiEvents(
   { threads }: AguiResources,
   { run, frames, request, settings, missingMessages }: AguiEventInput,
@@ -352,6 +367,7 @@ function createAguiEvents(
   const runEvents = readRunEvents(frames);
   let hasStarted = false;
 
+  /** Maps a batch of frames. Reads the state of the thread at the end of a run that has emitted none. */
   async function toAguiEvents(batch: readonly FrameEvents[]): Promise<AguiEvent[]> {
     const mapped: AguiEvent[] = [];
     for (const frame of batch) {

@@ -36,9 +36,9 @@ import {
   createTurnMetadata,
   findMessageId,
   namesRun,
-  parseResumePoint,
-  type ResumePoint,
+  parseStreamPosition,
   readRunsWithAnswers,
+  type StreamPosition,
 } from "./turn.ts";
 
 /** The stream of a message. `run` is null if no run of the thread wrote it last. */
@@ -77,7 +77,10 @@ interface ChatThreadHead {
   readonly interrupts: readonly PendingInterrupt[];
 }
 
-/** Starts or finds the turn of a request. Throws `not_found`, `conflict`, `invalid`, and the errors of a new run. */
+/**
+ * Starts the turn of a request, which submits a message, answers interrupts or regenerates a reply, or finds that of a
+ * repeated request. Returns its frames. Throws `not_found`, `conflict`, `invalid`, and the errors of a new run.
+ */
 export async function startTurn(
   resources: ChatResources,
   chat: ChatRequest,
@@ -147,8 +150,8 @@ class TurnStarter {
   }
 
   /**
-   * Returns what answered one of the interrupts: the answer of a run, or an active run, which may do so now. Returns null for interrupts
-   * that ended by a stop: the conversation goes on after them.
+   * Returns what answered one of the interrupts: the newest answer of a run, or an empty object while a run is active,
+   * which may answer now. Returns null for interrupts that ended by a stop: the conversation goes on after them.
    */
   async #findAnswer(interrupt_ids: readonly string[]): Promise<Partial<AnswerPoint> | null> {
     const runs = await readRunsWithAnswers(this.#resources, this.#thread_id, 20).catch(nullIfNotFound);
@@ -159,7 +162,10 @@ class TurnStarter {
     return found ?? (runs.newestRuns.some(isActive) ? {} : null);
   }
 
-  /** Runs again from the checkpoint of the message. Throws `conflict` for an empty chat. */
+  /**
+   * Creates a run from the newest checkpoint that ends with the message, and streams its reply. Throws `conflict` for
+   * an empty chat and if there is no such checkpoint.
+   */
   async regenerate(user_id: string): Promise<ChatStream> {
     if (!this.#head.state) throw conflictError("There is nothing to regenerate: the chat is empty");
     const checkpoint_id = await requireRegenerationCheckpoint(this.#resources, this.#thread_id, user_id);
@@ -168,8 +174,8 @@ class TurnStarter {
   }
 
   /**
-   * Resumes interrupts with values and approvals. Throws `conflict` if none of them is pending or only some actions of an
-   * approval have a decision.
+   * Resumes the pending interrupts that have a value or approvals, and ignores the other values. Throws `conflict` if
+   * none of them is pending or only some actions of an approval have a decision.
    */
   async answer(resume: JsonObject, approvals: ReadonlyMap<string, ApprovalResponse>): Promise<ChatStream> {
     const answeredInterrupts = this.#head.interrupts.flatMap(({ id, value }): AnsweredInterrupt[] => {
@@ -191,7 +197,10 @@ class TurnStarter {
     return await this.#resume(answeredInterrupts, key, { message_id: user_id });
   }
 
-  /** Returns the id of the message that the response continues. */
+  /**
+   * Returns the id of the reply that the response continues: the reply to the text that resumed the thread last, if no
+   * human message came after it, else the reply to the last human message.
+   */
   async #findTurnMessageId(): Promise<string> {
     const { answers } = await readRunsWithAnswers(this.#resources, this.#thread_id, 20);
     const human = findLastHumanMessageId(this.#head.messages);
@@ -201,7 +210,10 @@ class TurnStarter {
     return isLater ? last.message_id : createReplyId(human ?? "start");
   }
 
-  /** Returns true if the message `after` does not come before the last human message. */
+  /**
+   * Returns true if the message with the id `after` is the last human message or comes after it, and if there is
+   * neither.
+   */
   #isAfterHuman(after: string | null): boolean {
     const { messages } = this.#head;
     const indexes = [(id: Json) => id === after, (_id: Json, type: Json) => type === "human"].map((matches) =>
@@ -247,7 +259,8 @@ class TurnStarter {
   }
 
   /**
-   * Creates the run, or finds that of a repeated request, and streams its message. Throws `not_found` or the errors of a new run.
+   * Creates the run, or finds that of a repeated request by `key`, and streams its message. A disconnect does not stop
+   * the run. Throws `not_found`, `conflict` if the run came from another client, or the errors of a new run.
    */
   async #run(request: Partial<RunCreate>, key: string): Promise<ChatStream> {
     const { members = {}, origin, assistant_id, subagents } = this.#options;
@@ -283,7 +296,10 @@ class TurnStarter {
     }
   }
 
-  /** Streams the message of an existing turn: from its run, or whole from the state. Throws `conflict` without such a turn. */
+  /**
+   * Streams the message of an existing turn: from its run if that is the newest and can be replayed, else whole from
+   * the state. Creates no run. Throws `conflict` without such a turn.
+   */
   async #attachToRun(message_id: string): Promise<ChatStream> {
     const resources = this.#resources;
     const thread_id = this.#thread_id;
@@ -306,8 +322,8 @@ class TurnStarter {
 const omitTurn = ({ ai: _, ...metadata }: JsonObject): JsonObject => metadata;
 
 /**
- * Answers interrupts with a text: the only plain interrupt, or as the reason for rejecting all approvals. Throws `conflict` for several
- * other interrupts.
+ * Answers interrupts with a text: the only one if it is no approval, or all of them with rejections whose message is
+ * the text. Throws `conflict` if there are several and one is no approval.
  */
 function answerWithText(interrupts: readonly PendingInterrupt[], text: string): AnsweredInterrupt[] {
   const approvals = interrupts.map(({ value }) => parseApproval(value));
@@ -325,18 +341,22 @@ function canReplay(run: Run, { now, replay_ms = REPLAY_MS }: Pick<ChatRunOptions
   return isActive(run) || (now !== undefined && now() - Date.parse(run.updated_at) < replay_ms);
 }
 
-/** The options of a page that resumes a stream after a reload or a broken connection. */
-export interface ResumeOptions extends Pick<ChatRunOptions, "now" | "replay_ms"> {
+/** The options of a page that continues a stream after a reload or a broken connection. */
+export interface RejoinOptions extends Pick<ChatRunOptions, "now" | "replay_ms"> {
   readonly ai_sdk: ChatRequest["ai_sdk"];
   /** The header `Last-Event-ID`. */
   readonly last_event_id: string | null;
 }
 
-/** Streams the message of the newest run, from the start or after the last event of the client; null if there is nothing to follow. */
-export async function resumeTurn(
+/**
+ * Streams the message of the run that `last_event_id` names, after that event, else that of the newest run from its
+ * start. Returns null without a run, for a run of another client, and for one that ended too long ago to be replayed.
+ * Creates no run.
+ */
+export async function rejoinTurn(
   resources: ChatResources,
   chat_id: string,
-  options: ResumeOptions,
+  options: RejoinOptions,
 ): Promise<ChatStream | null> {
   const thread_id = await resources.threads.idOf(chat_id);
   const newest = await resources.runs.list(thread_id, { limit: 20 }).catch(nullIfNotFound);
@@ -344,10 +364,10 @@ export async function resumeTurn(
   // A client with events of a run continues with that run, even if later ones exist.
   const run = newest?.find((candidate) => namesRun(last_event_id, candidate)) ?? newest?.[0];
   if (!run || findMessageId(run) === null) return null;
-  const resumePoint: ResumePoint | null = parseResumePoint(last_event_id, run);
+  const streamPosition: StreamPosition | null = parseStreamPosition(last_event_id, run);
   if (!canReplay(run, options)) return null;
   const prelude = await createPrelude(resources, run, options.ai_sdk);
   if (!prelude) return null;
   const { frames } = await resources.runs.joinStream(thread_id, run.run_id);
-  return { run, frames: createChunkFrames(run, prelude, frames, { resumePoint }) };
+  return { run, frames: createChunkFrames(run, prelude, frames, { streamPosition }) };
 }

@@ -29,6 +29,7 @@ export const PROVIDER_EXECUTED: JsonObject = { providerExecuted: true };
 
 const isIdentifier = (name: string): boolean => /^[A-Za-z_$][\w$]*$/.test(name);
 
+/** Creates the last chunk of a message. The usage becomes its metadata unless it is null. */
 export const createFinishChunk = (finishReason: string, usage: Json): UIMessageChunk => ({
   ...{ type: "finish", finishReason },
   ...(usage === null ? {} : { messageMetadata: { usage } }),
@@ -45,6 +46,7 @@ export const createInterruptChunk = (data: {
   readonly answer?: Json;
 }): UIMessageChunk => ({ type: "data-interrupt", id: data.id, data });
 
+/** Returns the id and the name of a tool call. A name that is no identifier makes the call dynamic. */
 const createCallMembers = (toolCallId: string, toolName: string): JsonObject => ({
   toolCallId,
   toolName,
@@ -55,12 +57,14 @@ const createCallMembers = (toolCallId: string, toolName: string): JsonObject => 
 const createOutputMembers = ({ name, isSynthetic = false }: NamedCall): JsonObject =>
   isSynthetic || !isIdentifier(name) ? { dynamic: true, ...PROVIDER_EXECUTED } : PROVIDER_EXECUTED;
 
+/** Creates the start of a tool call, which the server executes and whose arguments follow. */
 export const createInputStartChunk = (event: Extract<RunEvent, { type: "tool-call-open" }>): UIMessageChunk => ({
   ...{ type: "tool-input-start" },
   ...createCallMembers(event.tool_call_id, event.name),
   ...PROVIDER_EXECUTED,
 });
 
+/** Returns the complete arguments of a tool call, or an error with them if they could not be parsed. */
 export function createInputChunk(event: Extract<RunEvent, { type: "tool-call-close" }>): UIMessageChunk {
   const call = { ...createCallMembers(event.tool_call_id, event.name), input: event.args };
   if (event.error === null) return { type: "tool-input-available", ...call, ...PROVIDER_EXECUTED };

@@ -74,13 +74,14 @@ export class UIMessageMapper {
   map(event: RunEvent): UIMessageChunk[] {
     if (!("message_id" in event)) return this.#mapRunEvent(event);
     if (event.type === "tool-result") return this.#mapToolResult(event);
-    if (isSubagent(event.namespace)) return this.#calls.mapPreliminaryOutput(this.#subagents.findOutput(event));
+    if (isSubagent(event.namespace)) return this.#calls.mapPreliminaryOutput(this.#subagents.collectOutput(event));
     return this.#mapMessageEvent(event);
   }
 
   /**
-   * Maps the interrupts of earlier runs with the resume values that the next run gets. Closes the open step; interrupts without a
-   * value stay pending.
+   * Maps the interrupts of earlier runs with the resume values that the next run gets; those without a value become the
+   * pending ones. Closes the open step. Approvals give responses (only in version 7), then denials, and other values
+   * data chunks.
    */
   mapAnswers(interrupts: readonly AnsweredInterrupt[]): UIMessageChunk[] {
     const chunks = this.#closeStep();
@@ -104,7 +105,10 @@ export class UIMessageMapper {
     return [...chunks, ...denied];
   }
 
-  /** Ends the message: with pending interrupts, or with tool calls that never ran. */
+  /**
+   * Closes the open step and returns its end. Before that ends the tool calls that never ran, or, with pending
+   * interrupts, approves the other calls of a message that waits for approval. Returns no finish.
+   */
   close(): UIMessageChunk[] {
     const calls = this.#pendingIds.length > 0 ? this.#approveOthers() : this.#calls.endOpen();
     return [...calls, ...this.#closeStep()];
@@ -177,8 +181,9 @@ export class UIMessageMapper {
   }
 
   /**
-   * Opens an AI message as a new step. After a lost attempt the step is reset (version 7), or continued if the message has the
-   * same id. Ignores messages of other roles.
+   * Opens an AI message as a new step: returns the end of the open step and the start. After a lost attempt returns a
+   * reset of the step (version 7), or nothing if the message has the same id. Ignores messages of other roles and their
+   * later events.
    */
   #open({ message_id, role }: Extract<RunEvent, { type: "message-open" }>): UIMessageChunk[] {
     if (role !== "ai") {
@@ -295,14 +300,17 @@ class UnconfirmedMessages {
     this.#ids.add(id);
   }
 
-  /** Removes the messages of an update, which are stored. */
+  /** Marks the messages of an update as stored, so that a new attempt does not lose them. */
   confirm(values: Json): void {
     for (const message of isObject(values) ? Object.values(values).flat() : []) {
       if (isObject(message) && typeof message.id === "string") this.#ids.delete(message.id);
     }
   }
 
-  /** Starts an attempt. The message of the open step is lost, unless an update of the attempt before has confirmed it. */
+  /**
+   * Starts an attempt. Keeps the message of the open step as lost, unless the attempt is the first or an update of the
+   * attempt before has confirmed it. Forgets all other messages.
+   */
   startAttempt(open: string | null): void {
     // Messages before the first attempt come from the stored state and are never lost.
     if (open !== null && this.#hasStarted && this.#ids.has(open)) this.#lost = open;
@@ -310,7 +318,7 @@ class UnconfirmedMessages {
     this.#ids.clear();
   }
 
-  /** Returns the message that the last attempt has lost, once. */
+  /** Returns the id of the message that the last attempt has lost, and forgets it. Returns null if there is none. */
   drainLost(): string | null {
     const lost = this.#lost;
     this.#lost = null;

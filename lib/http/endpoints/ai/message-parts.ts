@@ -48,7 +48,10 @@ class PartBuilder {
     else if (part) part.state = "done";
   }
 
-  /** Changes the part of a tool call, or adds it if the chunk names the tool; else does nothing. */
+  /**
+   * Changes the part of a known tool call in place, or adds a part if the chunk names the tool. Does nothing for an
+   * unknown call without a name.
+   */
   #setCall({ toolCallId = null, toolName = null, dynamic }: UIMessageChunk, members: JsonObject): void {
     const existing = this.#calls.get(toolCallId);
     if (existing) Object.assign(existing, members);
@@ -59,7 +62,7 @@ class PartBuilder {
     this.parts.push(part);
   }
 
-  /** Sets the approval request of a call and keeps it for its response. */
+  /** Sets the part of the call to `approval-requested`, and keeps the request for its response. */
   #requestApproval(chunk: UIMessageChunk): void {
     const { approvalId = null, reason, approvalDescriptor, isAutomatic, toolCallId = null } = chunk;
     const approval: JsonObject = {
@@ -72,7 +75,10 @@ class PartBuilder {
     this.#setCall(chunk, { state: "approval-requested", approval });
   }
 
-  /** Sets the response to an approval request. Ignores unknown ones. */
+  /**
+   * Sets the part of the call to `approval-responded`, with the request and its response. Ignores a response without a
+   * request.
+   */
   #respondToApproval({ type, approvalId = null, approved = false, reason }: UIMessageChunk): void {
     const request = this.#approvals.get(approvalId);
     if (!request) return;
@@ -80,7 +86,7 @@ class PartBuilder {
     this.#setCall({ type, toolCallId: request.toolCallId }, { state: "approval-responded", approval });
   }
 
-  /** Data with an id replaces earlier data of this type and id. */
+  /** Replaces the data of the part with this type and id. Adds a part if there is none, and for data without an id. */
   #setData(chunk: UIMessageChunk): void {
     const { type, id = null, data = null } = chunk;
     const existing = this.parts.find((part) => id !== null && part.type === type && part.id === id);
@@ -89,7 +95,10 @@ class PartBuilder {
   }
 }
 
-/** Returns what a chunk changes in the part of its tool call. Null for other chunks. */
+/**
+ * Returns the members that a chunk sets in the part of its tool call, such as its state. Returns null for chunks of no
+ * call and for approvals.
+ */
 function toCallMembers({ type, input = null, output = null, errorText = "" }: UIMessageChunk): JsonObject | null {
   switch (type) {
     case "tool-input-start":

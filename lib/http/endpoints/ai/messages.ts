@@ -82,7 +82,10 @@ class TurnBuilder {
     this.#version = version;
   }
 
-  /** Adds a message: one of the user starts a turn, AI and tool messages add chunks to the last turn. Ignores other types. */
+  /**
+   * Adds a message: one of the user starts a turn, AI and tool messages add chunks to the last turn, or to a new one if
+   * there is none. Takes the tool calls from an answer after this message if that has stored them. Ignores other types.
+   */
   addMessage(message: JsonObject, id: string): void {
     if (isHumanMessage(message)) this.#startTurn(createReplyId(id), toUserMessage(message));
     if (message.type !== "ai" && message.type !== "tool") return;
@@ -107,7 +110,10 @@ class TurnBuilder {
     }
   }
 
-  /** Adds the pending interrupts. Ends the last message, unless a run is active. */
+  /**
+   * Adds the pending interrupts to the last turn, or to a new one if there is none. Closes the last message, unless a
+   * run is active.
+   */
   end(interrupts: readonly PendingInterrupt[], isActive: boolean): void {
     const last =
       this.turns.at(-1) ?? (interrupts.length > 0 ? this.#startTurn(createReplyId("start"), null) : undefined);
@@ -116,7 +122,7 @@ class TurnBuilder {
     if (!isActive) last.chunks.push(...last.mapper.close());
   }
 
-  /** Closes the last turn and starts one with a mapper of its own. */
+  /** Closes the message of the last turn, and appends and returns a new turn with a mapper of its own. */
   #startTurn(message_id: string, user: UIMessage | null): ChatTurnMessages {
     const last = this.turns.at(-1);
     last?.chunks.push(...last.mapper.close());
@@ -127,7 +133,7 @@ class TurnBuilder {
   }
 }
 
-/** Adds interrupts to a turn, and closes its message if there are any. */
+/** Appends the chunks of the interrupts to the turn, and then closes its message. Does nothing without interrupts. */
 function addInterrupts(turn: ChatTurnMessages, interrupts: readonly PendingInterrupt[]): void {
   for (const { id, value } of interrupts) {
     turn.chunks.push(...turn.mapper.map({ type: "interrupt", namespace: [], id, value }));

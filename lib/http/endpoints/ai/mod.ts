@@ -45,8 +45,9 @@ export interface UIMessageStreamOptions {
 }
 
 /**
- * Maps all frames of a run with the members of `CHAT_RUN` to chunks for `useChat`. Throws if the frames stop before the end of the run, as
- * when the service stops: break the connection then, because an end would look complete.
+ * Maps all frames of a run with the members of `CHAT_RUN` to chunks for `useChat`. The first chunk is `start`, then
+ * those of the last turn in `before` if it is given. Throws if the frames stop before the end of the run, as when the
+ * service stops: break the connection then, because an end would look complete.
  *
  * @example
  * ```ts
@@ -116,6 +117,9 @@ export async function chatRequest(
   const encoder = new TextEncoder();
   const stream = new ReadableStream<Uint8Array>(
     {
+      /**
+       * Enqueues the next chunks as server-sent events, and closes after the last. Throws if the frames stop before.
+       */
       async pull(controller) {
         const ready = await frames.next();
         if (ready.length === 0) throw incompleteStreamError();

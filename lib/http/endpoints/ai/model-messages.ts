@@ -88,7 +88,10 @@ function createAssistantMessages(text: string, calls: ToolCallPart[]): ModelMess
   return text === "" ? [] : [{ role: "assistant", content: text }];
 }
 
-/** Returns an empty list for the result of a tool call that no message has. */
+/**
+ * Returns one tool message with the result of a call, as an error text if it failed. Returns an empty list for the
+ * result of a tool call that no message has.
+ */
 function toToolMessages(
   { content = "", tool_call_id, status }: JsonObject,
   toolName: string | undefined,

@@ -171,7 +171,7 @@ function readAction({ messages, trigger, messageId, resume = null }: ChatBody): 
 export const readVersion = (ai_sdk: string | undefined): AiVersion =>
   parseInput(v.object({ ai_sdk: version }), { ai_sdk }, badRequestError).ai_sdk;
 
-/** Returns the approval responses in the parts of a message, by approval id. */
+/** Returns the approval responses in the parts of a message, by approval id. Ignores requests without a response. */
 const readApprovals = (message: ListedMessage): ReadonlyMap<string, ApprovalResponse> =>
   new Map(
     filterParts(respondedPart, message).map(({ approval: { id, approved, reason } }) => [
@@ -192,7 +192,10 @@ function readShownInterruptIds(messages: readonly ListedMessage[]): readonly str
   );
 }
 
-/** Parses the last message. Throws `invalid`. */
+/**
+ * Parses the last message and adds the ids of the interrupts that the page shows. Its content is a text if all parts
+ * are text, else a list of parts. Throws an InputError for an empty text and other parts.
+ */
 function readUserMessage(messages: readonly ListedMessage[]): UserMessage {
   const last = messages.at(-1);
   const location = ["messages", messages.length - 1];
@@ -215,7 +218,7 @@ function readUserMessage(messages: readonly ListedMessage[]): UserMessage {
   return { id, content, text, metadata, uiMessage, shown_interrupt_ids: readShownInterruptIds(messages) };
 }
 
-/** Returns the members of the body that belong to the run, validated. Throws `invalid`. */
+/** Returns the members of the body that belong to the run, validated, without the assistant. Throws `invalid`. */
 export function readRunMembers(
   assistant_id: string,
   { context, configurable, metadata }: ChatRequest,

@@ -13,7 +13,7 @@ import {
 } from "../../route.ts";
 import { readRunOriginFromHeaders } from "../../run-request.ts";
 import { createEventStreamResponse } from "../../sse.ts";
-import { type ChatStream, resumeTurn, startTurn } from "./chat.ts";
+import { type ChatStream, rejoinTurn, startTurn } from "./chat.ts";
 import { toUIMessages } from "./messages.ts";
 import { chatBody, parseChatRequest, readRunMembers, readVersion } from "./requests.ts";
 import { stopTurn } from "./stop.ts";
@@ -60,7 +60,7 @@ export const AI_ROUTES: readonly Route[] = [
       const last_event_id = context.request.headers.get("last-event-id");
       const ai_sdk = readVersion(getSearchParams(context).get("ai_sdk") ?? undefined);
       const options = { ai_sdk, last_event_id, ...getReplayOptions(context) };
-      const stream = await resumeTurn(context.resources, readPathSegment(context, "chat_id"), options);
+      const stream = await rejoinTurn(context.resources, readPathSegment(context, "chat_id"), options);
       return stream ? createStreamResponse(context, stream) : noContentResponse();
     },
   }),
@@ -70,6 +70,7 @@ export const AI_ROUTES: readonly Route[] = [
     events: ["threads:read", "threads:update"],
     no_content: "The run will stop, or none is active",
     errors: [404, 507],
+    /** Stops the active run of the chat and responds 204 after its end. */
     async handle(context) {
       await stopTurn(context.resources, readPathSegment(context, "chat_id"));
       return noContentResponse();
@@ -103,6 +104,7 @@ export const AI_ROUTES: readonly Route[] = [
   }),
 ];
 
+/** Returns the clock, and the time for which runs can be replayed if it is configured. */
 const getReplayOptions = ({ service: { options, environment } }: RequestContext) => ({
   now: environment.now,
   ...(options.http?.ai?.replay_ms === undefined ? {} : { replay_ms: options.http.ai.replay_ms }),
@@ -110,6 +112,7 @@ const getReplayOptions = ({ service: { options, environment } }: RequestContext)
 
 const HEADERS = { "x-vercel-ai-ui-message-stream": "v1" };
 
+/** Creates the event stream of a message, with the ids of its run if there is one. */
 function createStreamResponse(context: RequestContext, { run, frames }: ChatStream): Response {
   const ids: Record<string, string> = run ? { run_id: run.run_id, thread_id: run.thread_id } : {};
   return createEventStreamResponse(context, frames, { ids, headers: HEADERS });

@@ -71,8 +71,8 @@ const START = "__start__";
 const END = "__end__";
 
 /**
- * Updates the state as the node. Falls back to an update as the graph's input, because the graph can refuse what a node returns, for
- * example if its edges expect more.
+ * Updates the state as the node. Updates it as the graph's input if `node` is null or the graph refuses what the node
+ * returns as `invalid`, for example if its edges expect more.
  */
 async function addAsNode(
   { threads }: ChatResources,
@@ -91,7 +91,10 @@ async function addAsNode(
   await threads.updateState(thread_id, { values, as_node: START });
 }
 
-/** Returns the messages that the page got from the frames of a run, without those of lost attempts. */
+/**
+ * Returns the messages that the page got from the frames of a run, without those of lost attempts. Waits for the end of
+ * the run. Returns an empty list if the run was deleted.
+ */
 async function readStreamedMessages(
   { runs }: ChatResources,
   { thread_id, run_id }: Run,
@@ -114,7 +117,10 @@ class StreamedMessages {
   /** The last message of an attempt, once the next attempt has started. It is lost unless that attempt continues it. */
   #lost: string | null = null;
 
-  /** Keeps the text of AI messages outside of subagents. A message that a later attempt emits again replaces the lost one. */
+  /**
+   * Keeps the text of AI messages outside of subagents in `byId`. A message that opens in a later attempt replaces the
+   * last one of the attempt before, which is lost; with the same id it is continued.
+   */
   add(event: RunEvent): void {
     if (event.type === "start") this.#lost = this.#last;
     if (!("message_id" in event) || isSubagent(event.namespace)) return;

@@ -21,7 +21,7 @@ export class SubagentOutputs {
   /** The text of the newest message and its emitted length, by tool call id. */
   readonly #texts = new Map<string, { text: string; emittedChars: number }>();
 
-  /** Records which tool call a task runs. Ignores a task that runs none. */
+  /** Records which tool call a task runs, by the `tasks` frame of its start. Ignores a task that runs none. */
   registerTask(data: Json): void {
     const { id = null, input = null } = isObject(data) ? data : {};
     const call = isObject(input) ? (input.lg_tool_call ?? input) : null;
@@ -29,12 +29,12 @@ export class SubagentOutputs {
   }
 
   /**
-   * Adds an event of a subagent to the text of its tool call. Returns the whole text if enough was added or the message has
-   * ended; null otherwise and for events of other calls.
+   * Adds an event of a subagent to the text of its tool call, which starts over with each message. Returns the whole
+   * text if enough was added or the message has ended. Returns null otherwise and for events of other calls.
    */
-  findOutput(event: Extract<RunEvent, { message_id: string }>): PreliminaryOutput | null {
-    const [registerTask = ""] = event.namespace.flatMap((part) => TASK_PATTERN.exec(part)?.[1] ?? []);
-    const toolCallId = this.#calls.get(registerTask);
+  collectOutput(event: Extract<RunEvent, { message_id: string }>): PreliminaryOutput | null {
+    const [taskId = ""] = event.namespace.flatMap((part) => TASK_PATTERN.exec(part)?.[1] ?? []);
+    const toolCallId = this.#calls.get(taskId);
     if (toolCallId === undefined) return null;
     if (event.type === "message-open") this.#texts.set(toolCallId, { text: "", emittedChars: 0 });
     const streamedText = this.#texts.get(toolCallId);

@@ -51,7 +51,10 @@ export class ToolCalls {
     return this.#approvals.has(`${interrupt_id}:0`);
   }
 
-  /** Ends a call with its result. Returns no chunk for a call that is unknown, has ended, or was denied. */
+  /**
+   * Marks a call as done and returns the chunk of its output or error. Text that is JSON is parsed. Returns no chunk
+   * for a call that is unknown, was done, or was denied.
+   */
   mapResult({ tool_call_id, content, is_error }: Extract<RunEvent, { type: "tool-result" }>): UIMessageChunk[] {
     const call = this.#calls.get(tool_call_id);
     if (!call || call.isDone) return [];
@@ -64,14 +67,17 @@ export class ToolCalls {
     ];
   }
 
-  /** Maps preliminary output of a subagent. Ignores it once the call is done. */
+  /** Returns a preliminary output of the call. Returns no chunk for null, an unknown call and one that is done. */
   mapPreliminaryOutput(preliminaryOutput: PreliminaryOutput | null): UIMessageChunk[] {
     const call = preliminaryOutput && this.#calls.get(preliminaryOutput.toolCallId);
     if (!call || call.isDone) return [];
     return [{ ...createOutputChunk(preliminaryOutput.toolCallId, call, preliminaryOutput.output), preliminary: true }];
   }
 
-  /** Requests the approval of an action: for the matching open call of the message, or for a call that is created for it. */
+  /**
+   * Returns the request to approve an action, for the open call of the message with its name and arguments that has no
+   * request yet. Without such a call, adds one whose id is that of the approval, and returns its input first.
+   */
   requestApproval(approvalId: string, action: Action, message_id: string): UIMessageChunk[] {
     const { name, args, description, config } = action;
     const usedCallIds = new Set(this.#approvals.values());
@@ -91,7 +97,10 @@ export class ToolCalls {
     return [{ type: "tool-input-available", ...call, ...PROVIDER_EXECUTED }, request];
   }
 
-  /** Approves the other calls of a message that waits for approvals: clients send a response only once each call has one. */
+  /**
+   * Returns a request and its approval for each open call of the message that has no request: clients send a response
+   * only once each call has one.
+   */
   approveOthers(interrupt_id: string, message_id: string): UIMessageChunk[] {
     const usedCallIds = new Set(this.#approvals.values());
     return this.#findOpenCalls(message_id).flatMap(([toolCallId]): UIMessageChunk[] => {
@@ -105,7 +114,10 @@ export class ToolCalls {
     });
   }
 
-  /** Applies the decision on an approval; null if there is no such approval, or no decision. */
+  /**
+   * Applies the decision on an approval: marks the call as denied if it is `reject`, and approves it otherwise. Returns
+   * the response and the chunks of the denial. Returns null if there is no such approval, or no decision.
+   */
   decide(approvalId: string, decision: Json | undefined): DecisionChunks | null {
     const toolCallId = this.#approvals.get(approvalId);
     if (toolCallId === undefined || !isObject(decision ?? null)) return null;
@@ -121,8 +133,8 @@ export class ToolCalls {
   }
 
   /**
-   * Ends the calls that never ran and returns their outputs: an error, or null for a call that an approval created. None for
-   * denied calls.
+   * Marks all open calls as done and returns their outputs: an error, or null for a call that an approval created.
+   * Denied calls get none.
    */
   endOpen(): UIMessageChunk[] {
     return [...this.#calls].flatMap(([toolCallId, call]): UIMessageChunk[] => {
@@ -142,7 +154,7 @@ export class ToolCalls {
   }
 }
 
-/** Parses a text as JSON. Returns other content unchanged. */
+/** Returns the parsed content if it is a text of JSON, else the content unchanged. */
 function parseContent(content: Json): Json {
   if (typeof content !== "string") return content;
   try {

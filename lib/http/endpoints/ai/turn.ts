@@ -27,7 +27,10 @@ export const createAnswerMetadata = (answer: StoredAnswerPoint): JsonObject => (
 });
 export const createTurnMetadata = (message_id: string): JsonObject => ({ [METADATA_KEY]: { message_id } });
 
-/** Returns the stored answer of a run; null for other runs. */
+/**
+ * Returns the answer that a run resumes with, as its metadata store it. Returns null for other runs and for malformed
+ * metadata.
+ */
 function findStoredAnswer({ kwargs, metadata }: Run): StoredAnswerPoint | null {
   const stored = metadata[METADATA_KEY] ?? null;
   const { command } = kwargs;
@@ -46,7 +49,11 @@ function findStoredAnswer({ kwargs, metadata }: Run): StoredAnswerPoint | null {
   };
 }
 
-/** Returns the id of the message that a run writes; null for a run of another client that cannot be replayed. */
+/**
+ * Returns the id of the message that a run writes: that in its stored answer or metadata, else the id of the reply to
+ * the last human message of its input. Returns null if there is none, as for a run of another client, and for a run
+ * whose messages are not streamed.
+ */
 export function findMessageId(run: Run): string | null {
   const { input, command, stream_mode } = run.kwargs;
   if (!Array.isArray(stream_mode) || !stream_mode.includes("messages-tuple")) return null;
@@ -87,6 +94,7 @@ export interface Prelude {
   readonly chunks: readonly PreludeChunk[];
 }
 
+/** Creates the first chunk of a message, with the ids of its run as metadata. No client knows it. */
 const createStartChunk = ({ run_id, thread_id }: Run, messageId: string): PreludeChunk => ({
   chunk: { type: "start", messageId, messageMetadata: { run_id, thread_id } },
   isKnownToClient: false,
@@ -96,8 +104,9 @@ const createStartChunk = ({ run_id, thread_id }: Run, messageId: string): Prelud
 const MAX_EARLIER_ANSWERS = 100;
 
 /**
- * Creates the start of a run's message; null for a run of another client that cannot be replayed. `messagesAnswered` are the messages of
- * the state that the run resumed. They are read if absent.
+ * Creates the chunks before a run's frames, and the mapper that continues them: the start and, for a run that resumes,
+ * the message so far with its answers. Returns null for a run of another client that cannot be replayed.
+ * `messagesAnswered` are the messages of the state that the run resumed. They are read if absent.
  */
 export async function createPrelude(
   resources: ChatResources,
@@ -120,7 +129,10 @@ export async function createPrelude(
   return { message_id, mapper: turn.mapper, chunks: [start, ...earlierChunks, ...answerChunks] };
 }
 
-/** Returns the answers of runs before this run. */
+/**
+ * Returns the answers of runs before this run, oldest first. If the run is not among the newest, returns the answers of
+ * all of these.
+ */
 async function readAnswersBefore(
   resources: ChatResources,
   { thread_id, run_id }: Run,
@@ -134,7 +146,10 @@ async function readAnswersBefore(
 const clientHasApproval = ({ questions }: StoredAnswerPoint, approvalId: string): boolean =>
   questions.some(({ id, answered_there }) => answered_there === true && approvalId.startsWith(`${id}:`));
 
-/** Returns the turn that an answer continues, or a new one for an answer that is a text of the user. */
+/**
+ * Returns the turn that an answer continues, with its chunks and its mapper, still open. Returns an empty one for an
+ * answer that is a text of the user, and if there are no messages.
+ */
 function openTurn(messages: readonly Json[], earlier: readonly AnswerPoint[], answer: AnswerPoint, version: AiVersion) {
   if (answer.user) return { chunks: [] as UIMessageChunk[], mapper: new UIMessageMapper(version) };
   const from = messages.findLastIndex((message) => isObject(message) && message.type === "human");
@@ -146,7 +161,10 @@ function openTurn(messages: readonly Json[], earlier: readonly AnswerPoint[], an
   return turns.at(-1) ?? { chunks: [] as UIMessageChunk[], mapper: new UIMessageMapper(version) };
 }
 
-/** Reads the messages that a run resumed: those of the newest state up to there, or of the checkpoint if they were removed since. */
+/**
+ * Reads the messages that a run resumed: those of the newest state up to there, or of the checkpoint if they were
+ * removed since. Returns an empty list if there were none or the checkpoint is gone.
+ */
 async function readMessagesBefore(
   { threads }: ChatResources,
   thread_id: string,
@@ -164,14 +182,20 @@ async function readMessagesBefore(
 const getRunPrefix = (run_id: string): string => run_id.slice(0, 8);
 
 /** The last frame and chunk that a client has. */
-export interface ResumePoint {
+export interface StreamPosition {
   readonly frame: number;
   /** Infinity stands for all chunks of the frame. */
   readonly chunk: number;
 }
 
-/** Parses a `Last-Event-ID`; null if it does not belong to the run. */
-export function parseResumePoint(last_event_id: string | null, { run_id }: Pick<Run, "run_id">): ResumePoint | null {
+/**
+ * Parses a `Last-Event-ID`. Returns null if it does not belong to the run. An id without an index of a chunk means the
+ * whole frame.
+ */
+export function parseStreamPosition(
+  last_event_id: string | null,
+  { run_id }: Pick<Run, "run_id">,
+): StreamPosition | null {
   const [, prefix, frame, chunk] = /^([0-9a-f]{8})-(\d{1,16})(?:-(\d{1,6}))?$/.exec(last_event_id?.trim() ?? "") ?? [];
   if (prefix !== getRunPrefix(run_id)) return null;
   return { frame: Number(frame), chunk: chunk === undefined ? Number.POSITIVE_INFINITY : Number(chunk) };
@@ -179,19 +203,23 @@ export function parseResumePoint(last_event_id: string | null, { run_id }: Pick<
 
 /** Returns true if `Last-Event-ID` belongs to the run. */
 export const namesRun = (last_event_id: string | null, run: Pick<Run, "run_id">): boolean =>
-  parseResumePoint(last_event_id, run) !== null;
+  parseStreamPosition(last_event_id, run) !== null;
 
 const DONE = "[DONE]";
 
-/** Creates the event stream of a message. The last chunk of a frame has the id of the frame; earlier ones add their index. */
+/**
+ * Creates the event stream of a message: its prelude, then the chunks of the run, then `[DONE]`. Omits what lies before
+ * `streamPosition`, and chunks that the client knows if it has the answer. The last chunk of a frame has the id of the
+ * frame; earlier ones add their index.
+ */
 export function createChunkFrames(
   run: Pick<Run, "run_id">,
   { mapper, chunks }: Prelude,
   frames: Reader<Frame>,
   {
-    resumePoint = null,
+    streamPosition = null,
     clientHasAnswer = false,
-  }: { readonly resumePoint?: ResumePoint | null; readonly clientHasAnswer?: boolean } = {},
+  }: { readonly streamPosition?: StreamPosition | null; readonly clientHasAnswer?: boolean } = {},
 ): Reader<Frame> {
   const prefix = getRunPrefix(run.run_id);
   const runEvents = readRunEvents(frames);
@@ -201,8 +229,8 @@ export function createChunkFrames(
   /** Returns the frame of a chunk; undefined if the client has it. There is one call per token. */
   function createChunkFrame(chunk: UIMessageChunk, index: number, last: boolean): Frame | undefined {
     if (
-      resumePoint !== null &&
-      (frameId < resumePoint.frame || (frameId === resumePoint.frame && index <= resumePoint.chunk))
+      streamPosition !== null &&
+      (frameId < streamPosition.frame || (frameId === streamPosition.frame && index <= streamPosition.chunk))
     )
       return undefined;
     return {
@@ -226,7 +254,7 @@ export function createChunkFrames(
   }
 
   /**
-   * Returns the frames of an event frame; the end of the run adds `[DONE]` and the mark of the last frame. Notes the frame id for
+   * Returns the frames of an event frame; the end of the run adds `[DONE]` as the last frame. Keeps the frame id for
    * the ids of the chunks.
    */
   function mapFrame(frame: FrameEvents): Frame[] {
@@ -251,7 +279,10 @@ export function createChunkFrames(
   }, runEvents.leave);
 }
 
-/** Streams a whole message that no run writes any more. */
+/**
+ * Streams a whole message that no run writes any more: start, its chunks, finish and `[DONE]`, all in one batch and
+ * without ids.
+ */
 export function createFinishedMessageFrames(
   run: Pick<Run, "run_id" | "thread_id"> | null,
   message: {

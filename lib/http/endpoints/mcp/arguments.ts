@@ -5,7 +5,10 @@ import { checkHeader } from "./protocol.ts";
 import { toToolError } from "./results.ts";
 import type { Tool, ToolSignature } from "./tools.ts";
 
-/** Checks the headers that mirror arguments, because proxies route by them. Throws an McpError for a header with another value. */
+/**
+ * Checks the headers that mirror arguments, because proxies route by them. Throws an McpError if a header is missing or
+ * has another value. Ignores arguments that are absent or no primitives.
+ */
 export function checkParamHeaders(headers: Headers, { inputSchema }: ToolSignature, args: JsonObject): void {
   const properties = isObject(inputSchema.properties) ? inputSchema.properties : {};
   for (const [name, member] of Object.entries(properties)) {
@@ -20,7 +23,10 @@ export function checkParamHeaders(headers: Headers, { inputSchema }: ToolSignatu
 /** The maximum number of findings in a result. */
 const MAX_FINDINGS = 20;
 
-/** Returns a tool error for arguments that do not match the tool's schema; null if they match. */
+/**
+ * Returns a tool error with at most `MAX_FINDINGS` findings for arguments that do not match the tool's schema. Returns
+ * null if they match. Does not check the conversation and the resume value.
+ */
 export function findArgumentErrors(tool: Tool, signature: ToolSignature, args: JsonObject): JsonObject | null {
   const { [signature.thread_id]: _thread, [signature.resume]: _resume, ...agentArguments } = args;
   const findings = findSchemaMismatches(signature.inputSchema, agentArguments, "arguments", MAX_FINDINGS + 1);

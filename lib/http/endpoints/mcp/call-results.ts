@@ -23,7 +23,10 @@ export interface ToolCallContext {
   readonly mcp_request: string | null;
 }
 
-/** Creates the result for a client that cannot elicit input from its user. */
+/**
+ * Creates the result for a client that cannot elicit input from its user: the pending interrupts, and how the model or
+ * a person can answer them.
+ */
 export function toWaitingResult(
   { context, tool, signature }: ToolCallContext,
   interrupts: readonly Interrupt[],
@@ -37,7 +40,10 @@ export function toWaitingResult(
   );
 }
 
-/** Returns the interrupts as requests to the client, or how to continue for a client that cannot get them. */
+/**
+ * Returns the response for pending interrupts: requests to a modern client that can handle all of them, if it made this
+ * very call, else how to continue.
+ */
 export function toInterruptResult(
   toolCall: ToolCallContext,
   firstRun: Run,
@@ -62,12 +68,16 @@ export function toInterruptResult(
   );
 }
 
+/** Returns the ids of the run under the names that they have in `_meta`. */
 export const toResultMeta = ({ thread_id, run_id }: Run): JsonObject => ({
   "greenroom/thread_id": thread_id,
   "greenroom/run_id": run_id,
 });
 
-/** Creates the response once the newest run of a call has ended: its result, or pending interrupts. */
+/**
+ * Creates the response once the newest run of a call has ended: its pending interrupts if `result` has some, else the
+ * result of the tool.
+ */
 export async function createEndedResult(
   toolCall: ToolCallContext,
   firstRun: Run,
@@ -81,8 +91,8 @@ export async function createEndedResult(
 }
 
 /**
- * Elicits input on the open response until the call is done, and creates its result: also if it was cancelled, still waits, or
- * the server stops.
+ * Elicits input on the open response until the call is done, and returns its response: the result of the tool, a tool
+ * error if it was cancelled or the server stops, or how to continue if it still waits.
  */
 export async function createElicitedResult(
   toolCall: ToolCallContext,
@@ -109,7 +119,7 @@ export async function createElicitedResult(
   );
 }
 
-/** Returns a tool error that says that the server is stopping and where the result will be. */
+/** Returns the response with a tool error that says that the server is stopping and where the result will be. */
 export function createStoppingResult({ request }: ToolCallContext, run: Run): JsonObject {
   const text = `The server is stopping. The run goes on, and its result will be in the conversation ${run.thread_id}`;
   return toResultMessage(request, toToolError(text), toResultMeta(run));

@@ -45,7 +45,9 @@ export class StreamingToolResult {
     for (const message of this.#queue.splice(0)) listener(message);
   }
 
-  /** Calls `release` once the client disconnects; at once if it already has. Replaces the function set before. */
+  /**
+   * Calls `release` when the client disconnects; at once if it already has. Replaces the function that was set before.
+   */
   onDisconnect(release: () => void): void {
     this.#release = release;
     if (this.isDisconnected) release();
@@ -70,7 +72,10 @@ const ELICIT_ID_PREFIX = "elicit:";
 const createElicitId = (firstRun: Run, newestRun: Run, index: number): string =>
   `${ELICIT_ID_PREFIX}${createRequestState(firstRun, newestRun)}.${index}`;
 
-/** Creates a request to the client. Up to 2025-11-25, requests in URL mode have an id of their own. */
+/**
+ * Creates the JSON-RPC request to the client. A request in URL mode gets `id` as `elicitationId`, which versions up to
+ * 2025-11-25 need.
+ */
 function createRequestMessage(id: string, { params = null, ...request }: JsonObject): JsonObject {
   const urlModeMembers: JsonObject = isObject(params) && params.mode === "url" ? { elicitationId: id } : {};
   return { jsonrpc: "2.0", id, ...request, ...(isObject(params) ? { params: { ...params, ...urlModeMembers } } : {}) };
@@ -92,7 +97,8 @@ export async function elicitUntilDone(
   let lastState: ProtocolRequestState | null = null;
 
   /**
-   * Waits until no run of the call is active, and sends each of its runs to the response. Returns its state; null if the server
+   * Waits until no run of the call is active, and sends each of its runs to the response. A disconnect leaves the run
+   * and ends the watch. Forgets `lastState` while a run is active. Returns the state of the call, or null if the server
    * stops.
    */
   async function waitUntilIdle(): Promise<ProtocolRequestState | null> {
@@ -116,8 +122,9 @@ export async function elicitUntilDone(
   }
 
   /**
-   * Sends pending interrupts as requests, each once, or resumes the call if all are answered. Returns undefined while the client
-   * is elicited; else the state with which elicitation ends.
+   * Waits for the active run, then sends pending interrupts as requests, each once, or resumes the call if all are
+   * answered. Returns undefined and keeps `lastState` while the client is elicited. Returns the state with which
+   * elicitation ends: none is pending, one cannot be elicited, or the client has left.
    */
   async function elicitPending(): Promise<ProtocolRequestState | null | undefined> {
     const protocolRequest = await waitUntilIdle();
@@ -162,8 +169,9 @@ export async function elicitUntilDone(
 }
 
 /**
- * Handles the response to an elicitation: resumes the call, or ends it with a handle if the user closed the form or the response is invalid.
- * Ignores a response that is forged, repeated or late. Throws the errors of a new run.
+ * Handles the response to an elicitation: stores the answer and resumes the call once all are answered. If the user
+ * closed the form or the response is invalid, marks the interrupts in the thread as left unanswered, and the call ends
+ * with a handle. Ignores a response that is forged, repeated or late. Throws the errors of a new run.
  */
 async function handleElicitResult(
   context: RequestContext,
@@ -195,7 +203,10 @@ async function handleElicitResult(
 /** The number of runs of a thread that are searched for a request. */
 const MAX_SEARCHED_RUNS = 20;
 
-/** Stops the runs of the tool call of a session's request. Does nothing if the call was answered. */
+/**
+ * Stops the runs of the tool call that the session requested with this id, if one is active or the client is elicited.
+ * Does nothing for a call that was answered or is unknown.
+ */
 async function cancelRequest({ resources, principal, request }: RequestContext, id: McpRequestId): Promise<void> {
   const session = readSession(request.headers);
   if (!session) return;

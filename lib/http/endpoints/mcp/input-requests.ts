@@ -35,9 +35,13 @@ const isNonEmptyString = (value: Json | undefined): value is string => typeof va
 
 const PRIMITIVE_TYPES = ["string", "number", "integer", "boolean"];
 
-/** Returns a schema that forms can show: an object of primitives, or of lists of choices. Null for any other schema. */
+/**
+ * Returns a copy of a schema that forms can show, with the type `object`: its members are primitives or lists that hold
+ * no objects. Returns null for any other schema.
+ */
 function toFlatSchema(value: Json | undefined): JsonObject | null {
   if (!isObject(value) || !isObject(value.properties)) return null;
+  /** Returns true if the schema of a member is a primitive or a list that holds no objects. */
   const isFlat = (member: Json): boolean => {
     if (!isObject(member)) return false;
     if (member.type === "array") return isObject(member.items) && member.items.type !== "object";
@@ -46,20 +50,23 @@ function toFlatSchema(value: Json | undefined): JsonObject | null {
   return Object.values(value.properties).every(isFlat) ? { ...value, type: "object" } : null;
 }
 
-/** Creates a form with one field, whose value is the whole resume value. */
+/** Creates the schema of a form with the required field `answer`, whose value is the whole resume value. */
 const createSingleFieldSchema = (fieldSchema: JsonObject): JsonObject => ({
   type: "object",
   properties: { answer: fieldSchema },
   required: ["answer"],
 });
 
-/** Returns the field names of one action. They are numbered if there are several actions. */
+/** Returns the field names of one action. They end with its number, from 1, if there are several actions. */
 const getDecisionFields = (index: number, count: number): { decision: string; message: string; args: string } => {
   const suffix = count > 1 ? `_${index + 1}` : "";
   return { decision: `decision${suffix}`, message: `message${suffix}`, args: `args${suffix}` };
 };
 
-/** Creates the schema of a form with a decision, a message and, where allowed, arguments for each action. */
+/**
+ * Creates the schema of a form with a required decision and a message for each action, and its arguments as JSON text
+ * if `edit` is allowed.
+ */
 function createApprovalSchema(actions: readonly Action[]): JsonObject {
   const members = actions.flatMap(({ name, allowed }, index): [string, Json][] => {
     const { decision, message, args } = getDecisionFields(index, actions.length);
@@ -78,13 +85,19 @@ function createApprovalSchema(actions: readonly Action[]): JsonObject {
   return { type: "object", properties: Object.fromEntries(members), required };
 }
 
-/** Returns the schema that an interrupt gives for its form; null if forms cannot show it. */
+/**
+ * Returns the first schema that forms can show: `requestedSchema` or `schema` of the interrupt's value, or its response
+ * schema. Returns null if there is none.
+ */
 function findResponseSchema({ value, response_schema }: Interrupt): JsonObject | null {
   const { requestedSchema, schema } = isObject(value) ? value : {};
   return toFlatSchema(requestedSchema) ?? toFlatSchema(schema) ?? toFlatSchema(response_schema);
 }
 
-/** Returns the schema of a form: that of an approval, the flat response schema of the interrupt, or a single field `answer`. */
+/**
+ * Returns the schema of a form: that of an approval, else the schema that the interrupt gives, else a single field
+ * `answer`, which is a text unless the response schema is another primitive.
+ */
 function createFormSchema(interrupt: Interrupt): JsonObject {
   const approval = parseApproval(interrupt.value);
   if (approval) return createApprovalSchema(approval.actions);
@@ -94,7 +107,8 @@ function createFormSchema(interrupt: Interrupt): JsonObject {
 }
 
 /**
- * Converts an interrupt to a request of MCP: forwarded, a URL to visit, or a form. Returns null if the client cannot handle it.
+ * Converts an interrupt to a request of MCP: the request in its value for a forwarded method, a URL to visit if the
+ * value has one, else a form. Returns null if the client lacks the capability for it.
  */
 function toClientRequest(request: ClientCapabilities, interrupt: Interrupt): JsonObject | null {
   const { value } = interrupt;
@@ -116,8 +130,8 @@ function toClientRequest(request: ClientCapabilities, interrupt: Interrupt): Jso
 }
 
 /**
- * Converts interrupts to requests, in their order, with unique keys; requests are null that the client cannot handle. `suffix` is
- * appended to all keys.
+ * Converts interrupts to requests, in their order. The request is null if the client cannot handle it. The key is that
+ * of the interrupt's value if none before has it, else the interrupt's id, and ends with `suffix`.
  */
 export function toInputRequests(
   request: ClientCapabilities,
@@ -149,7 +163,10 @@ export type InputResponse =
 
 const INVALID_RESPONSE: InputResponse = { kind: "invalid" };
 
-/** Returns whether a value matches the member of a flat schema. */
+/**
+ * Returns true if a value has the type of the member of a flat schema and is one of its choices. An absent value and an
+ * unknown type match.
+ */
 function matchesMember(value: Json | undefined, schema: Json): boolean {
   if (!isObject(schema) || value === undefined) return true;
   const choices =
@@ -208,8 +225,9 @@ function parseDecision(
 }
 
 /**
- * Parses the response to an interrupt: a resume value, a cancellation, or invalid. A declined approval rejects all of its
- * actions.
+ * Parses the response to an interrupt: a resume value, a cancellation, or invalid. A declined approval resumes with
+ * rejections of all actions, another declined interrupt with `{action: "decline"}`. The response to a forwarded request
+ * is the value as it is. A form resumes with its content, or with its field `answer`.
  */
 export function parseInputResponse(interrupt: Interrupt, response: JsonObject): InputResponse {
   const { value } = interrupt;

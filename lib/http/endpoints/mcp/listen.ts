@@ -22,7 +22,10 @@ const SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId";
 
 const TERMINAL_STATUSES: ReadonlySet<unknown> = new Set(["completed", "failed", "cancelled"]);
 
-/** Returns the tasks that a client subscribes to; null without any. Throws an McpError for a client that cannot poll tasks. */
+/**
+ * Returns the tasks that a client subscribes to, each once. Returns null if it names none. Throws an McpError for a
+ * client that cannot poll tasks.
+ */
 function readTaskIds(request: McpRequest<"subscriptions/listen">): readonly string[] | null {
   const { taskIds } = request.params.notifications;
   if (taskIds === undefined) return null;
@@ -30,7 +33,10 @@ function readTaskIds(request: McpRequest<"subscriptions/listen">): readonly stri
   return [...new Set(taskIds)];
 }
 
-/** Streams the states of tasks until all have ended or the server stops. Omits tasks that are absent or hidden from the caller. */
+/**
+ * Streams an acknowledgement with the found tasks, then their states, and each change of a state, until all have ended
+ * or the server stops; the last frame is the result. Omits tasks that are absent or hidden from the caller.
+ */
 export async function subscribeToTasks(
   context: RequestContext,
   request: McpRequest<"subscriptions/listen">,
@@ -41,14 +47,15 @@ export async function subscribeToTasks(
   const ready: Frame[] = [];
   let isDone = false;
 
+  /** Appends a notification of the subscription to the ready frames. */
   const notify = (method: string, params: JsonObject): void => {
     const _meta = { [SUBSCRIPTION_ID]: request.id };
     ready.push(createMessageFrame({ jsonrpc: "2.0", method: `notifications/${method}`, params: { ...params, _meta } }));
   };
 
   /**
-   * Reads a task and adds a notification if its state has changed. A task that has ended is watched no longer. Returns false for
-   * an absent task.
+   * Reads a task and adds a notification if its state has changed. Watches it from then on, unless it has ended.
+   * Returns false for a task that is absent or hidden. Rejects with other errors.
    */
   async function checkTask(taskId: string): Promise<boolean> {
     await context.waitForNextTick();

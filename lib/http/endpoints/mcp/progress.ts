@@ -20,7 +20,10 @@ interface ProgressNote {
 
 const isCount = (value: Json | undefined): value is number => typeof value === "number" && Number.isFinite(value);
 
-/** Parses `{progress, total?, message?}` from an agent; null for anything else. */
+/**
+ * Parses `{progress, total?, message?}` from an agent, and omits a total or a message of another type. Returns null for
+ * anything without a progress.
+ */
 function parseProgressNote(data: Json): ProgressNote | null {
   if (!isObject(data) || !isCount(data.progress)) return null;
   const { progress, total, message } = data;
@@ -31,6 +34,7 @@ function parseProgressNote(data: Json): ProgressNote | null {
   };
 }
 
+/** Creates a frame of the type `message` without an id, whose data is the JSON of the message. */
 export const createMessageFrame = (message: JsonObject, isLast = false): Frame => ({
   id: null,
   event: "message",
@@ -38,7 +42,10 @@ export const createMessageFrame = (message: JsonObject, isLast = false): Frame =
   ...(isLast ? { last: true } : {}),
 });
 
-/** Creates a reader of the messages of a tool call. The last one is the response. Without a token there is no progress. */
+/**
+ * Creates a reader of the messages of a tool call: requests to the client, progress if there is a token, and the
+ * response as the last. Leaving it before the response leaves the call.
+ */
 export function createToolCallMessages(
   context: RequestContext,
   progressToken: string | number | undefined,
@@ -86,7 +93,10 @@ class ToolCallMessages {
     });
   }
 
-  /** Returns the next message: the response, requests, or progress at most once in an interval. Empty after the response. */
+  /**
+   * Waits for the next message: the response, requests, or progress at most once in an interval. The response ends the
+   * messages; then returns no frames.
+   */
   async next(): Promise<readonly Frame[]> {
     for (;;) {
       if (this.#last) {
@@ -109,7 +119,10 @@ class ToolCallMessages {
     if (isEarly) this.#leaveToolCall();
   }
 
-  /** Returns the notification for new progress; null if there is none, or if a timer is set for it. */
+  /**
+   * Removes new progress and returns it as a notification. Returns null if there is none. If the interval is not over,
+   * starts a timer that wakes `next`, and returns null.
+   */
   #dueNotification(): Frame | null {
     if (!this.#progress.hasNote) return null;
     const wait_ms = NOTIFICATION_INTERVAL_MS - (this.#environment.now() - this.#lastSentMs);
@@ -128,7 +141,7 @@ class ToolCallMessages {
     if (this.#progressToken !== undefined) this.#readProgress(run).catch(() => {});
   }
 
-  /** Follows the frames of a run and keeps their progress, until the run or the call ends. */
+  /** Follows the frames of a run, keeps their progress and wakes `next` for it, until the run or the call ends. */
   async #readProgress(run: Run): Promise<void> {
     const mapper = new RunEventMapper();
     const { frames } = await this.#resources.runs.joinStream(run.thread_id, run.run_id);
@@ -140,7 +153,7 @@ class ToolCallMessages {
     }
   }
 
-  /** Ends the messages: stops the timer and leaves the run. */
+  /** Ends the messages: stops the timer, leaves the frames of the run and wakes `next`. The run goes on. */
   #end(): void {
     this.#isDone = true;
     this.#cancelTimer();
@@ -159,7 +172,7 @@ class Progress {
     return this.#note !== null;
   }
 
-  /** Removes and returns the newest note. */
+  /** Removes and returns the newest note. Returns null if there is none. */
   drainNote(): ProgressNote | null {
     const note = this.#note;
     this.#note = null;

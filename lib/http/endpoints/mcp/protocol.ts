@@ -93,9 +93,13 @@ const METHODS: { readonly modern: readonly McpMethod[]; readonly legacy: readonl
   legacy: ["initialize", "ping", "tools/list", "tools/call"],
 };
 
-/** Checks the headers of the transport, in the order of the reference servers. Throws an McpError. */
+/**
+ * Checks the headers of the transport, in the order of the reference servers. Throws an McpError with status 406 unless
+ * the client accepts JSON and event streams, and with 415 unless the body is JSON.
+ */
 export function checkTransport(headers: Headers): void {
   const accept = headers.get("accept") ?? "";
+  /** Returns true if the `Accept` header has the type or a range that includes it. */
   const accepts = (type: string): boolean =>
     accept.split(",").some((part) => {
       const name = part.split(";")[0]?.trim().toLowerCase() ?? "";
@@ -112,7 +116,7 @@ export function checkTransport(headers: Headers): void {
   }
 }
 
-/** Parses the body. Throws an McpError for invalid JSON. */
+/** Parses the body. Throws an McpError with status 400 for invalid JSON and for JSON that nests too deep. */
 export function parseBody(bytes: Uint8Array): unknown {
   try {
     return readJson(bytes);
@@ -147,7 +151,7 @@ export function readBatch(
 /** Proxies must not change event streams. */
 export const SSE_HEADERS = { "cache-control": "no-cache, no-transform" } as const;
 
-/** Parses a message of a client. Throws an McpError for anything else. */
+/** Parses a message of a client: a request, a notification or a reply. Throws an McpError for anything else. */
 export function readMessage(input: unknown): McpMessage {
   const toError = (): McpError => invalidRequest("Invalid Request: Invalid JSON-RPC message");
   if (!isFiniteJson(input)) throw toError();
@@ -156,7 +160,11 @@ export function readMessage(input: unknown): McpMessage {
 
 type RequestMessage = Extract<McpMessage, { readonly kind: "request" }>;
 
-/** Validates a request by the rules of its version. Throws an McpError. */
+/**
+ * Validates a request by the rules of its version, and returns it with its parsed parameters and the client's
+ * capabilities. It is modern if its `_meta` or the header names a modern version. Throws an McpError for headers,
+ * method or parameters that are wrong.
+ */
 export function checkRequest(message: RequestMessage, headers: Headers): McpRequest {
   const { id, meta } = message;
   const isModern = meta?.protocolVersion !== undefined || headers.get("mcp-protocol-version") === MODERN_VERSION;
@@ -177,7 +185,10 @@ interface CheckedMethod {
   readonly capabilities: JsonObject;
 }
 
-/** Returns the method and the capabilities of the session. Throws an McpError for an unsupported version or method. */
+/**
+ * Returns the method, and the capabilities that the session has, or none. Throws an McpError for an unsupported version
+ * or method.
+ */
 function checkLegacy({ method: name }: RequestMessage, headers: Headers): CheckedMethod {
   const version = headers.get("mcp-protocol-version");
   if (name !== "initialize" && version !== null && !LEGACY_VERSIONS.includes(version)) {
@@ -209,13 +220,16 @@ function checkModern({ method: name, meta }: RequestMessage, headers: Headers): 
   return { method, capabilities: meta.capabilities };
 }
 
-/** Throws an McpError if the header names another tool or task than the parameters. */
+/**
+ * Throws an McpError if the header is missing or names another tool or task than the parameters. Does nothing for
+ * methods without either.
+ */
 function checkName(request: McpRequest, headers: Headers): void {
   const name = findTargetName(request);
   if (name !== undefined) checkHeader(headers, "Mcp-Name", name);
 }
 
-/** Returns the tool or the task that a request names. */
+/** Returns the tool or the task that a request names. Returns undefined for other methods. */
 function findTargetName(request: McpRequest): string | undefined {
   switch (request.method) {
     case "tools/call":
@@ -232,7 +246,10 @@ function findTargetName(request: McpRequest): string | undefined {
 const missingMetaError = (name: string): McpError =>
   new McpError("params", `Invalid params: _meta["${META_PREFIX}${name}"] is required`, { status: 400 });
 
-/** Decodes the value of a header, which may be sent as `=?base64?…?=`; null if it is not valid. */
+/**
+ * Decodes the value of a header that is sent as `=?base64?…?=`, and returns other values unchanged. Returns null for
+ * base64 or UTF-8 that is not valid.
+ */
 function decodeHeaderValue(value: string): string | null {
   const [, base64] = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/.exec(value) ?? [];
   if (base64 === undefined) return value;
@@ -245,7 +262,9 @@ function decodeHeaderValue(value: string): string | null {
   }
 }
 
-/** Throws an McpError if a header differs from the body. Proxies route by it. */
+/**
+ * Throws an McpError with status 400 if a header is missing or differs from the value in the body. Proxies route by it.
+ */
 export function checkHeader(headers: Headers, name: string, body: string): void {
   const headerValue = headers.get(name);
   if (headerValue !== null && decodeHeaderValue(headerValue.trim()) === body) return;
@@ -253,7 +272,10 @@ export function checkHeader(headers: Headers, name: string, body: string): void 
   throw new McpError("header", `Header mismatch: ${name} ${finding}, the body says ${body}`, { status: 400 });
 }
 
-/** Creates the message of a result in the form of the request's version. `extraMeta` is added to `_meta`. */
+/**
+ * Creates the message of a result in the form of the request's version. A modern one is `complete` unless the result
+ * says otherwise, and names the server. `extraMeta` is added to `_meta`.
+ */
 export function toResultMessage(request: McpRequestHeader, result: JsonObject, extraMeta: JsonObject = {}): JsonObject {
   const { id, isModern } = request;
   const meta = { ...(isModern ? { [`${META_PREFIX}serverInfo`]: SERVER_INFO } : {}), ...extraMeta };
@@ -265,7 +287,10 @@ export function toResultMessage(request: McpRequestHeader, result: JsonObject, e
   return { result: resultJson, jsonrpc: "2.0", id };
 }
 
-/** Creates the message of an error. `request_id` is that of its request. */
+/**
+ * Creates the message of an error. `request_id` is that of its request; the id is null if the error belongs to no
+ * request.
+ */
 export function toErrorMessage({ code, message, data, id }: McpError, request_id: Json = null): JsonObject {
   return {
     jsonrpc: "2.0",
@@ -283,7 +308,10 @@ export const missingCapabilityError = (required: JsonObject): McpError =>
     data: { requiredCapabilities: required },
   });
 
-/** Returns true if the client can show a form, or with mode `url` a page, to its user. */
+/**
+ * Returns true if the client can show a form, or with mode `url` a page, to its user. A client that names no mode can
+ * show forms.
+ */
 export function canElicit(
   { capabilities: { elicitation = null } }: Pick<McpRequestHeader, "capabilities">,
   mode: "form" | "url" = "form",

@@ -36,8 +36,8 @@ export async function findFirstRun({ runs }: Pick<RequestResources, "runs">, run
 }
 
 /**
- * Returns the first run and the interrupted run that a state names. Throws one McpError for every mismatch: other arguments, a
- * cancelled call, or a deleted run.
+ * Returns the first run and the id of the interrupted run that a state names. Throws one McpError for every mismatch:
+ * other arguments, a cancelled call, or a deleted run.
  */
 export async function requireRunOfState(
   resources: Pick<RequestResources, "runs" | "threads">,

@@ -9,7 +9,10 @@ import { findError, isNonEmptyString, toContentBlocks } from "../messages.ts";
 /** Block types of MCP, which agents may return as they are. */
 const MCP_BLOCK_TYPES: ReadonlySet<Json | undefined> = new Set(["resource", "resource_link"]);
 
-/** Converts a content block to content of MCP; null for reasoning, tool calls and other blocks. */
+/**
+ * Converts a content block to content of MCP; a block of MCP stays as it is. Returns null for an empty text, a file
+ * without data and URL, and other blocks, such as reasoning and tool calls.
+ */
 function toMcpContent(block: JsonObject): JsonObject | null {
   const { type, mime_type, data, url, text } = block;
   if (MCP_BLOCK_TYPES.has(type)) return block;
@@ -38,8 +41,8 @@ function findLastReply(messages: Json | undefined): JsonObject[] {
 }
 
 /**
- * Converts the final values to a result: the last reply as content, else the values as JSON, and the other members as structured
- * content. `members` are those of the output; null for all.
+ * Converts the final values to a result: the last reply as content, or the values as JSON without one, and the members
+ * other than `messages` as structured content, if there are any. `members` are those of the output; null means all.
  */
 function toToolResult(values: Json, members: ReadonlySet<string> | null): JsonObject {
   const { __interrupt__: _, ...state } = isObject(values) ? values : {};

@@ -19,7 +19,10 @@ const STORED_VALUE_PREFIX = "mcp_answer_";
 
 type PendingRequest = Pick<ProtocolRequestState, "newestRun" | "pending" | "thread">;
 
-/** Returns the value that an earlier call has stored for the interrupt; null if there is none or it belongs to an older run. */
+/**
+ * Returns the object with the run and the value that an earlier call has stored for the interrupt. Returns null if
+ * there is none or it belongs to an older run.
+ */
 function findStoredValue({ newestRun, thread: { metadata } }: PendingRequest, { id }: Interrupt): JsonObject | null {
   const stored = metadata[`${STORED_VALUE_PREFIX}${id}`] ?? null;
   return isObject(stored) && stored.run_id === newestRun.run_id ? stored : null;
@@ -62,8 +65,8 @@ export async function resumeProtocolRequest(
 }
 
 /**
- * Adds resume values: stores them in the thread's metadata, or starts the run once all are known. Does nothing without entries.
- * Throws the errors of a new run.
+ * Adds resume values. Starts the run that resumes the call once each interrupt has one; until then stores them in the
+ * metadata of the thread. Does nothing without entries. Throws the errors of a new run.
  */
 export async function addResumeEntries(
   context: RequestContext,

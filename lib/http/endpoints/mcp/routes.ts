@@ -52,8 +52,8 @@ const isPublicServer = ({ service: { options } }: RequestContext): boolean =>
 const toolPages = new WeakMap<RequestContext, Map<number, Promise<JsonObject[]>>>();
 
 /**
- * Returns the JSON of the tools. Reads the schemas of each of them. Members that continue a conversation are left out if the
- * options disable them.
+ * Returns the JSON of the tools. Reads the schemas of each of them, one after another. Members that continue a
+ * conversation are omitted if the options disable them.
  */
 async function readPage(context: RequestContext, tools: readonly Tool[]): Promise<JsonObject[]> {
   const { resume_arguments = true } = context.service.options.http?.mcp ?? {};
@@ -67,7 +67,10 @@ async function readPage(context: RequestContext, tools: readonly Tool[]): Promis
   return toolsJson;
 }
 
-/** Returns a page of the tools. Pages are read once for a request, so that a batch with several lists shares them. */
+/**
+ * Returns the page of the tools that begins at the cursor, with the cursor of the next one if there are more. Pages are
+ * read once for a request, so that a batch with several lists shares them.
+ */
 async function listToolsPage(context: RequestContext, request: McpRequest<"tools/list">): Promise<JsonObject> {
   const { cursor: from } = request.params;
   const tools = await listTools(context.resources, listGraphIds(context));
@@ -99,6 +102,7 @@ const createSessionHeader = (
   { params }: McpRequest<"initialize">,
 ): HeaderValues => ({ [SESSION_HEADER]: encodeSessionId(environment.uuid(), params.capabilities ?? {}) });
 
+/** Creates the message with the supported version and capabilities, with a cache time of 0. */
 const createDiscoverResult = (request: McpRequestHeader): JsonObject =>
   toResultMessage(request, {
     supportedVersions: [MODERN_VERSION],
@@ -106,7 +110,10 @@ const createDiscoverResult = (request: McpRequestHeader): JsonObject =>
     ...createCacheMembers(request, 0),
   });
 
-/** Executes one request. Throws McpError and the errors of the resources. */
+/**
+ * Executes one request. Returns the message of its result, or a tool call that is still pending. Throws McpError and
+ * the errors of the resources.
+ */
 async function dispatch(
   context: RequestContext,
   request: Exclude<McpRequest, McpRequest<"subscriptions/listen">>,
@@ -134,7 +141,10 @@ async function dispatch(
 const isPendingToolCall = (result: JsonObject | PendingToolCall): result is PendingToolCall =>
   "leave" in result && typeof result.leave === "function";
 
-/** Creates the response to a failed request. Rethrows errors that concern the HTTP request, which have the same response on all routes. */
+/**
+ * Creates the response to an McpError, or to an unknown error, which it logs and whose text it hides. Rethrows errors
+ * that concern the HTTP request, which have the same response on all routes.
+ */
 function toFailureResponse(context: RequestContext, error: unknown, id: Json): Response {
   if (error instanceof McpError) return toErrorResponse(error, id);
   if (error instanceof ServiceError || error instanceof ClientDisconnectedError) throw error;
@@ -164,7 +174,10 @@ const readMessageId = (message: unknown): Json => tryParseInput(messageHeader, m
 const isReadOnly = (message: unknown): boolean =>
   ["tools/list", "ping", "initialize", "server/discover"].includes(tryParseInput(messageHeader, message)?.method ?? "");
 
-/** Handles a message of a batch. Returns null for one without a response. Throws errors that concern the HTTP request. */
+/**
+ * Handles a message of a batch. Returns its result or error message, a pending call, or null for a message without a
+ * response. A client of a batch cannot be elicited. Throws errors that concern the HTTP request.
+ */
 async function handleBatchMessage(
   context: RequestContext,
   input: unknown,
@@ -215,7 +228,11 @@ async function handleBatch(context: RequestContext, batch: readonly unknown[]): 
   return createWaitResponse(context, { run: first.run, result, leave }, {});
 }
 
-/** Handles a message or a batch. Requests without a pending call are answered at once, notifications with 202. */
+/**
+ * Handles a message or a batch. Responds at once to a request without a pending call, with 202 to a notification, else
+ * as the call goes on. The response to `initialize` has a session id. An McpError becomes a JSON-RPC response; errors
+ * that concern the HTTP request are thrown.
+ */
 async function post(context: RequestContext): Promise<Response> {
   const { headers } = context.request;
   let id: Json = null;
@@ -256,7 +273,11 @@ const rejectMethod = (): Response =>
 
 const RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource";
 
-/** Returns the `www-authenticate` header with the URL of the resource metadata and the scopes; undefined if it is not configured. */
+/**
+ * Returns the `www-authenticate` header of an error: for `unauthenticated` with the URL of the resource metadata, for
+ * `forbidden` also with the scopes. Returns undefined for other errors, without scopes for `forbidden`, and if it is
+ * not configured.
+ */
 function challenge({ http }: ServiceOptions, base_url: string, error: ServiceError): string | undefined {
   const { scopes_supported: scopes = [] } = http?.mcp?.protected_resource ?? {};
   if (!http?.mcp?.protected_resource) return undefined;

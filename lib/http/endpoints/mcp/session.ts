@@ -48,7 +48,10 @@ export async function createCallerDigest(
 export const encodeSessionId = (nonce: string, capabilities: JsonObject): string =>
   encodeUrlSafe(JSON.stringify([nonce, capabilities]));
 
-/** Reads the session of a request; null without one, and for an id of another server. */
+/**
+ * Reads the nonce and the capabilities of the client from the session id of a request. Returns null without one, and
+ * for an id of another server.
+ */
 export function readSession(headers: Headers): McpSession | null {
   const id = headers.get(SESSION_HEADER) ?? "";
   const text = id.length > MAX_SESSION_ID_CHARS ? "" : decodeUrlSafe(id);

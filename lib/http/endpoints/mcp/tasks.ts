@@ -35,7 +35,10 @@ const POLL_MS = 500;
 const SLOW_POLL_MS = 2_000;
 const SLOW_AFTER_MS = 30_000;
 
-/** Returns the members that every task has. */
+/**
+ * Returns the members that every task has, whatever its state. `ttlMs` is the time from its creation to the expiry of
+ * its thread, or null. A task that is old is to be polled less often.
+ */
 function toTaskHeader(
   { service: { environment } }: RequestContext,
   { firstRun, newestRun, thread }: ProtocolRequestState,
@@ -67,7 +70,9 @@ async function requireTask(
   return protocolRequest;
 }
 
-/** Creates the response that a call has become a task. */
+/**
+ * Creates the response that a call has become a task, which is always `working`. Reads the task, and changes nothing.
+ */
 export async function createTaskResult(
   context: RequestContext,
   request: McpRequestHeader,
@@ -94,7 +99,8 @@ function listInputRequests(
 }
 
 /**
- * Reads the state of a task as its status with requests, result or error. Starts the run that resumes it if a crash prevented
+ * Reads the state of a task: `working`, `cancelled`, `input_required` with requests, `completed` with a result, or
+ * `failed`. It is `working`, too, while only a person can answer. Starts the run that resumes it if a crash prevented
  * that.
  */
 async function readTaskState(
@@ -139,7 +145,10 @@ interface TaskSnapshot {
   readonly state: JsonObject;
 }
 
-/** Reads a task. Throws the errors of `requireTask`. */
+/**
+ * Reads a task as it is now. Starts the run that resumes it if a crash prevented that. Throws the errors of
+ * `requireTask`.
+ */
 export async function readTask(
   context: RequestContext,
   request: McpRequestHeader,
@@ -150,15 +159,18 @@ export async function readTask(
   return { thread_id: protocolRequest.firstRun.thread_id, header: toTaskHeader(context, protocolRequest), state };
 }
 
-/** Returns the task with its state as it is now; does not wait. Throws an McpError for an unknown task. */
+/**
+ * Handles `tasks/get`: returns the task with its state as it is now, without a wait. Throws an McpError for an unknown
+ * task, and for a client that cannot poll.
+ */
 export async function getTask(context: RequestContext, request: McpRequest<"tasks/get">): Promise<JsonObject> {
   const { header, state } = await readTask(context, request, request.params.taskId);
   return toResultMessage(request, { ...header, ...state });
 }
 
 /**
- * Handles `tasks/update`: adds the responses to pending interrupts and starts the run once all have one. Ignores responses to
- * other interrupts and cancelled tasks.
+ * Handles `tasks/update`: adds the responses to pending interrupts and starts the run once all have one. Ignores
+ * responses to other interrupts and cancelled tasks. Returns an empty result.
  */
 export async function updateTask(context: RequestContext, request: McpRequest<"tasks/update">): Promise<JsonObject> {
   const protocolRequest = await requireTask(context, request, request.params.taskId);
@@ -172,7 +184,10 @@ export async function updateTask(context: RequestContext, request: McpRequest<"t
   return toResultMessage(request, {});
 }
 
-/** Cancels a task. Does nothing if it has ended. */
+/**
+ * Handles `tasks/cancel`: cancels a task and waits for the end of its run. Does nothing if it has ended. Returns an
+ * empty result. Throws an McpError for an unknown task.
+ */
 export async function cancelTask(context: RequestContext, request: McpRequest<"tasks/cancel">): Promise<JsonObject> {
   await cancelProtocolRequest(context.resources, await requireTask(context, request, request.params.taskId));
   return toResultMessage(request, {});

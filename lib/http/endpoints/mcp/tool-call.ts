@@ -58,7 +58,10 @@ export interface PendingToolCall {
   readonly response: Promise<JsonObject>;
   /** The requests to the client before the response; null for a client that cannot get requests meanwhile. */
   readonly streamingResult: StreamingToolResult | null;
-  /** Called when the client disconnects. Cancels the run if the protocol says so. */
+  /**
+   * Ends the wait for the run when the client disconnects, which cancels the run if the protocol says so. Does nothing
+   * for a task.
+   */
   leave(): void;
 }
 
@@ -121,7 +124,10 @@ export async function callTool(
 const createKeyMetadata = ({ mcp_request }: ToolCallContext): JsonObject =>
   mcp_request === null ? {} : { mcp_request };
 
-/** Creates the request of the run without its input. */
+/**
+ * Creates the request of a run without its input and command. Its metadata name the tool, the call and the first run of
+ * the call. A busy thread enqueues it. It streams updates only for a client that wants progress.
+ */
 const createRunRequest = (toolCall: ToolCallContext, task_id?: string): RunCreate => ({
   assistant_id: toolCall.tool.assistant.assistant_id,
   metadata: {
@@ -144,13 +150,14 @@ function getTaskDelay({ context, request, tool }: ToolCallContext): number | nul
   return task === "always" ? 0 : (context.service.options.http?.mcp?.task_after_ms ?? 500);
 }
 
-/** Returns true if a disconnect cancels the run. Tasks continue. */
+/** Returns true if a disconnect cancels the run: for a modern client, unless the call is a task from its start. */
 const cancelsOnDisconnect = (toolCall: ToolCallContext): boolean =>
   toolCall.request.isModern && getTaskDelay(toolCall) !== 0;
 
 /**
- * Starts a run on a new thread or the named conversation, joins a call that this one repeats, or resumes interrupts for the
- * model. Arguments that do not fit the schema give a tool error.
+ * Starts a run on the named conversation, or on a new thread with an expiry, and returns the pending call. Resumes
+ * interrupts if there is a resume value, and joins a call that this one repeats. Arguments that do not fit the schema
+ * give a tool error.
  */
 async function startToolCall(toolCall: ToolCallContext, args: JsonObject): Promise<JsonObject | PendingToolCall> {
   const { context, tool, signature } = toolCall;
@@ -176,7 +183,10 @@ async function startToolCall(toolCall: ToolCallContext, args: JsonObject): Promi
   );
 }
 
-/** Starts the run in which a model answers the pending interrupts of a conversation. Returns a tool error if it may not. */
+/**
+ * Starts the run in which a model answers the pending interrupts of a conversation, and records the request on its
+ * thread. Returns a tool error if the model may not answer or the value does not fit.
+ */
 async function resumeAsModel(
   toolCall: ToolCallContext,
   thread: Awaited<ReturnType<typeof findConversation>>,
@@ -189,7 +199,10 @@ async function resumeAsModel(
   return createPendingToolCall(toolCall, null, await startRun(toolCall, thread?.thread_id ?? "", run));
 }
 
-/** Returns the result of an interrupted call to a request that repeats it. */
+/**
+ * Joins the newest run of a call that this request repeats, without a new run. If that run failed and its interrupts
+ * are pending again, returns them and how to continue.
+ */
 async function repeatToolCall(
   toolCall: ToolCallContext,
   { newestRun, firstRun, thread }: ProtocolRequestState,
@@ -214,7 +227,10 @@ async function repeatToolCall(
 /** The number of runs of a thread that are searched for its newest call. */
 const MAX_SEARCHED_RUNS = 20;
 
-/** Returns the newest call of a conversation if it was interrupted and this request repeats it to get its result; else null. */
+/**
+ * Returns the newest call of a conversation if it was interrupted, and this request has its arguments or no input, to
+ * get its result. Returns null otherwise and for a cancelled call.
+ */
 async function findRepeatedCall(
   { context: { resources }, digest }: ToolCallContext,
   thread_id: string,
@@ -228,7 +244,10 @@ async function findRepeatedCall(
   return wasInterrupted && !isCancelled(protocolRequest) ? protocolRequest : null;
 }
 
-/** Stores the key of the last request on the thread, so that the request can be cancelled. */
+/**
+ * Stores the key of the last request in the metadata of the thread, so that the request can be cancelled. Does nothing
+ * for a request without a key, and if the caller may not update the thread.
+ */
 async function recordRequestKey(toolCall: ToolCallContext, thread_id: string): Promise<void> {
   if (toolCall.mcp_request === null) return;
   try {
@@ -242,7 +261,10 @@ async function recordRequestKey(toolCall: ToolCallContext, thread_id: string): P
 const conversationNotFoundError = (id: Json): ServiceError =>
   new ServiceError("thread_not_found", `There is no conversation ${typeof id === "string" ? id : JSON.stringify(id)}`);
 
-/** Returns the thread that the arguments continue; null without one. Throws `thread_not_found` for a thread of another agent or caller. */
+/**
+ * Returns the thread that the arguments continue. Returns null if `id` is undefined. Throws `thread_not_found` for an
+ * id that is no UUID, and for a thread of another agent or caller.
+ */
 async function findConversation({ context: { resources }, tool }: ToolCallContext, id: Json | undefined) {
   if (id === undefined) return null;
   if (typeof id !== "string" || !UUID.test(id)) throw conversationNotFoundError(id);
@@ -283,7 +305,10 @@ function toResumeCommand(
   return { resume: answers, expected_answers: toExpectedAnswers(interrupts) };
 }
 
-/** Creates a run and waits for its result in the background. A disconnect cancels it unless the call can become a task. */
+/**
+ * Creates a run and returns it with the promise of its result, without a wait for that. A disconnect of a modern client
+ * cancels the run unless the call is a task from its start. Throws the errors of a new run.
+ */
 async function startRun(
   toolCall: ToolCallContext,
   thread_id: string,
@@ -306,7 +331,11 @@ interface ResponsesToRun {
   readonly responses: InputResponses;
 }
 
-/** Continues an interrupted call: resumes it, joins its active run, repeats the result, or requests missing responses again. */
+/**
+ * Continues an interrupted call: resumes it with the responses, joins its active run, returns its result if it has
+ * ended, or requests missing responses again. If a response cancels, returns how to continue. If another client resumes
+ * first, tries once more.
+ */
 async function continueToolCall(
   toolCall: ToolCallContext,
   firstRun: Run,
@@ -360,7 +389,10 @@ const noop = (): void => {};
 const canElicitAll = (request: ToolCallContext["request"], interrupts: readonly Interrupt[]): boolean =>
   interrupts.length === 0 || keyInputRequests(toInputRequests(request, interrupts)) !== null;
 
-/** Returns the result of a run in a list; null after `limit_ms`. Without a limit it waits for the end. */
+/**
+ * Resolves with the result in a list of one, so that a null result differs from none. Resolves with null after
+ * `limit_ms`; without a limit waits for the end. Rejects if the result does.
+ */
 async function waitForResult(
   environment: Pick<Environment, "timer">,
   runResult: RunWait["result"],
@@ -374,8 +406,8 @@ async function waitForResult(
 }
 
 /**
- * Creates the pending tool call of a run. For a client that polls, it becomes a task after `task_after_ms`. Its response never
- * rejects: errors become messages, unknown ones are logged.
+ * Creates the pending tool call of a run, which it waits for or elicits input for in the background. For a client that
+ * polls, it can become a task. Its response never rejects: errors become messages, unknown ones are logged.
  */
 function createPendingToolCall(toolCall: ToolCallContext, earlierRun: Run | null, wait: RunWait): PendingToolCall {
   const { context, request } = toolCall;
@@ -388,12 +420,16 @@ function createPendingToolCall(toolCall: ToolCallContext, earlierRun: Run | null
     !request.isModern && Object.keys(request.capabilities).length > 0 ? new StreamingToolResult() : null;
   let isTask = false;
 
+  /** Marks the call as a task, so that a disconnect no longer leaves its run, and returns the response that says so. */
   const convertToTask = async (): Promise<JsonObject> => {
     isTask = true;
     return await createTaskResult(context, request, firstRun);
   };
 
-  /** Returns the response; null if the client must be elicited first. */
+  /**
+   * Waits for the run, and returns its response, or null if the client must be elicited first. The call becomes a task
+   * if the tool demands it, the run takes too long, the server stops, or a client that polls cannot be elicited.
+   */
   async function findResult(runResult: RunWait["result"]): Promise<JsonObject | null> {
     if (after_ms === 0) {
       leaveRun();

@@ -40,6 +40,10 @@ const pickAllowed = <Value extends string>(
   fallback: Value,
 ): Value => allowedValues.find((allowed) => allowed === value) ?? fallback;
 
+/**
+ * Reads the settings of a tool from the metadata of its assistant. By default it requires no capabilities and `task` is
+ * `auto`.
+ */
 const readToolSettings = (assistant: Assistant): ToolSettings => {
   const { task, requires = null } = getMcpMetadata(assistant);
   return {
@@ -55,7 +59,9 @@ const MAX_TOOLS = 10_000;
 
 const toToolName = (name: string): string => name.replace(/[^A-Za-z0-9_.-]/gu, "_").slice(0, MAX_NAME_CHARS) || "_";
 
-/** Lists the default assistants of the graphs, then those that are marked as tools, in a stable order. */
+/**
+ * Lists the default assistants of the graphs, then at most `MAX_TOOLS` others that are marked as tools, oldest first.
+ */
 async function listToolAssistants({ assistants }: AssistantResources, graphs: readonly string[]): Promise<Assistant[]> {
   const defaults: Assistant[] = [];
   for (const graph of graphs) {
@@ -76,14 +82,20 @@ async function listToolAssistants({ assistants }: AssistantResources, graphs: re
 /** Lists of tools by active request: the messages of a batch share one. */
 const toolLists = new WeakMap<AssistantResources, Promise<Tool[]>>();
 
-/** Returns all tools that the caller may read, by name. Reads them once for one request. */
+/**
+ * Returns all tools that the caller may read, by name. Reads them on the first call for these resources, and caches the
+ * promise.
+ */
 export function listTools(resources: AssistantResources, graphs: readonly string[]): Promise<Tool[]> {
   const tools = toolLists.get(resources) ?? readTools(resources, graphs);
   toolLists.set(resources, tools);
   return tools;
 }
 
-/** Returns the tools of the assistants, sorted by unique names. A name that is taken gets a suffix; assistants may opt out. */
+/**
+ * Returns the tools of the assistants of these graphs, sorted by their unique names. A name that is taken gets a
+ * suffix; an assistant is omitted if that is taken, too, or its metadata say so.
+ */
 async function readTools(resources: AssistantResources, graphs: readonly string[]): Promise<Tool[]> {
   const usedNames = new Set<string>();
   const tools: Tool[] = [];
@@ -99,7 +111,10 @@ async function readTools(resources: AssistantResources, graphs: readonly string[
   return tools.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** Returns the tool with this name; null for one that the caller may not use. */
+/**
+ * Returns the tool with this name, or null for one that is absent or that the caller may not use. Reads all tools only
+ * if the name is not that of one graph.
+ */
 export async function findTool(
   resources: AssistantResources,
   graphs: readonly string[],
@@ -133,8 +148,9 @@ export const readOutputMembers = async (
 ): Promise<ReadonlySet<string> | null> => readMemberNames((await assistants.schemas(assistant_id)).output_schema);
 
 /**
- * Reads the arguments of a tool from the schemas of its graph. A tool that only needs messages also takes a text `message`. The
- * two arguments of every tool are renamed if the graph has members of these names. Throws `not_found`.
+ * Reads the arguments and the output members of a tool from the schemas of its graph. A tool that only needs messages
+ * also takes a text `message`. The arguments `thread_id` and `resume` are renamed if the graph has members of these
+ * names, and are not in the schema. Throws `not_found`.
  */
 export async function readToolSignature(
   { assistants }: AssistantResources,
@@ -188,8 +204,8 @@ export function toToolJson(
 }
 
 /**
- * Splits the arguments into the run's input, the conversation to continue and the resume value. A `message` becomes a human
- * message.
+ * Splits the arguments into the run's input, the conversation to continue and the resume value. A `message` becomes a
+ * human message if the tool takes one and there are no `messages`. A conversation of null counts as absent.
  */
 export function readArguments(
   { thread_id: threadName, resume: resumeName, takesMessage }: ToolSignature,

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AgentFunction } from "../../../../lib/mod.ts";
 import { serviceInternals } from "../../../../lib/service.ts";
+import type { Permission } from "../../../../lib/storage/identity.ts";
 import type { WebhookTransport } from "../../../../lib/webhooks/options.ts";
 import { keepAlive } from "../../../support/alive.ts";
 import { createFaultyStorage } from "../../../support/faulty.ts";
@@ -10,6 +11,15 @@ import { until } from "../../../support/until.ts";
 import { type Answer, finding, type Kit, kit, ran, readRunIds } from "./operations.harness.ts";
 
 const SECRET = "Bearer of-the-receiver";
+
+/** Creates a key with these permissions, and returns the header that authenticates with it. */
+async function createKeyHeaders(
+  it: Kit,
+  permissions: readonly Permission[],
+): Promise<{ readonly "x-api-key": string }> {
+  const { key } = await it.service.accounts.createKey({ kind: "sk", description: "test", permissions });
+  return { "x-api-key": key };
+}
 
 describe("GET /greenroom/runs", () => {
   it("finds runs of all threads in pages", async () => {
@@ -302,16 +312,28 @@ describe("GET /greenroom/server", () => {
 
   it("requires organization:manage", async () => {
     await using it = await kit({ auth: { mode: "api_key" } });
-    const { accounts, deployment } = it.service;
-    const { workspace_id } = deployment;
-    const { key } = await accounts.createKey({ kind: "sk", description: "reader", permissions: ["runs:read"] });
+    const reader = await createKeyHeaders(it, ["runs:read"]);
     await it.ask("GET", "/greenroom/server", undefined, 401);
-    const reader = { "x-api-key": key };
     await it.ask("GET", "/greenroom/server", undefined, 403, reader);
     await it.ask("GET", "/greenroom/runs", undefined, 200, reader);
-    await it.ask("POST", `/greenroom/runs/${workspace_id}/again`, undefined, 403, reader);
-    await it.ask("POST", `/greenroom/webhooks/${workspace_id}/send`, undefined, 403, reader);
-    await it.ask("POST", `/greenroom/crons/${workspace_id}/run`, undefined, 403, reader);
     await it.ask("GET", "/greenroom/feedback/links", undefined, 403, reader);
+  });
+});
+
+describe("a key without runs:create", () => {
+  it("gets 403 for each call that would start a run, send a webhook or change a cron", async () => {
+    await using it = await kit({ auth: { mode: "api_key" } });
+    const writer = await createKeyHeaders(it, ["runs:create", "runs:read"]);
+    const reader = await createKeyHeaders(it, ["runs:read"]);
+    const { run_id } = await it.ask("POST", "/runs", { assistant_id: "agent", input: {} }, 200, writer);
+    const cron = { assistant_id: "agent", schedule: "0 0 1 1 *" };
+    const { cron_id } = await it.ask("POST", "/runs/crons", cron, 200, writer);
+    await it.ask("POST", `/greenroom/runs/${run_id}/again`, undefined, 403, reader);
+    await it.ask("POST", `/greenroom/webhooks/${run_id}/send`, undefined, 403, reader);
+    await it.ask("POST", `/greenroom/crons/${cron_id}/run`, undefined, 403, reader);
+    await it.ask("PATCH", `/runs/crons/${cron_id}`, { schedule: "0 0 2 2 *" }, 403, reader);
+    await it.ask("DELETE", `/runs/crons/${cron_id}`, undefined, 403, reader);
+    const { schedule } = await it.ask("GET", `/runs/crons/${cron_id}`, undefined, 200, reader);
+    assert.equal(schedule, cron.schedule);
   });
 });

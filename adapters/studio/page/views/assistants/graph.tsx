@@ -26,7 +26,10 @@ const HEIGHT = 32;
 const getNodeName = (id: string): string => ({ __start__: "start", __end__: "end" })[id] ?? id;
 const getNodeWidth = (id: string): number => Math.max(56, getNodeName(id).length * 7.6 + 24);
 
-/** Returns the positions of the nodes and the points of the edges, by index. */
+/**
+ * Computes a layout of the graph from top to bottom. Returns its size, `at`, which returns the centre of a node by id,
+ * and `points`, which returns the line of an edge by its index.
+ */
 function layOut({ nodes, edges }: GraphResponse) {
   const graph = new Layout({ multigraph: true });
   graph.setGraph({ rankdir: "TB", nodesep: 32, ranksep: 40, marginx: 8, marginy: 8 });
@@ -42,6 +45,7 @@ function layOut({ nodes, edges }: GraphResponse) {
   return { width, height, at: (id: string) => graph.node(id) as unknown as Point, points: getPoints };
 }
 
+/** Draws the graph with the nodes in `lit` highlighted and conditional edges marked. */
 function Drawing({ graph, lit }: { readonly graph: GraphResponse; readonly lit: ReadonlySet<string> }): VNode {
   const { width, height, at: getCenter, points: getPoints } = useMemo(() => layOut(graph), [graph]);
   return (
@@ -91,7 +95,10 @@ function Drawing({ graph, lit }: { readonly graph: GraphResponse; readonly lit: 
   );
 }
 
-/** Returns the nodes that running runs execute: those that are next after their newest checkpoint. */
+/**
+ * Resolves with the nodes that the newest 20 running runs execute: those that are next after the newest checkpoint of
+ * their thread. Stateless runs are left out. Rejects if a read fails.
+ */
 async function readRunningNodes(assistant_id: string, signal: AbortSignal): Promise<ReadonlySet<string>> {
   const { items } = await call<Listing<RunSummary>>("GET", "/greenroom/runs", {
     query: { status: "running", assistant_id, limit: 20 },

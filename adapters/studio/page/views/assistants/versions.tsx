@@ -17,7 +17,10 @@ const toComparedFields = ({ name, description, config, context, metadata, graph_
 const getCreator = (assistant: Version | undefined): unknown =>
   (assistant?.metadata as Record<string, unknown>)?.["created_by"];
 
-/** Returns the creator of a version; an empty text if unknown. A version inherits metadata, so an unchanged creator is not its own. */
+/**
+ * Returns the creator in the metadata of a version; an empty text if unknown. Also if the version before has the same
+ * creator, because a version inherits metadata.
+ */
 function findAuthor(assistant: Version, all: readonly Version[]): string {
   const creator = getCreator(assistant);
   const isOwn =

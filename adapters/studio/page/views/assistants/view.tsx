@@ -113,6 +113,7 @@ const TABS = [
   ["schemas", "Schemas"],
 ] as const;
 
+/** Shows the JSON Schemas of an assistant's graph as a tree, which can be copied and downloaded. */
 function Schemas({ assistant_id }: { readonly assistant_id: string }): VNode {
   const schemas = useSchemas(assistant_id);
   return <Ready of={schemas}>{(loaded) => <Json value={loaded} name={`schemas-${assistant_id}`} open={3} />}</Ready>;
@@ -194,6 +195,10 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
   );
 }
 
+/**
+ * Shows the assistants whose name or graph contains the text of the search box, without those being deleted, and beside
+ * them the assistant that the address names.
+ */
 export default function Assistants(): VNode {
   const assistants = useAssistants();
   const { ids, query } = pageAddress.value;

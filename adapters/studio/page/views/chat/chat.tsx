@@ -41,7 +41,10 @@ interface ChatProps {
 /** The number of messages in the page at first. */
 const MESSAGES_AT_FIRST = 60;
 
-/** Keeps the box of the conversation scrolled to its end while the reader is there. */
+/**
+ * Scrolls the box of the conversation to its end when one of `changes` does, if its end was in view. Returns the parts
+ * for the box, and `isAtEnd`, which a caller sets to scroll with the next change.
+ */
 function useScrollToEnd(changes: readonly unknown[]) {
   const box = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
@@ -56,7 +59,10 @@ function useScrollToEnd(changes: readonly unknown[]) {
   return { box, isAtEnd, onScroll };
 }
 
-/** Reads the history and the versions of messages while no run streams. */
+/**
+ * Returns the history of a thread, and the versions of its messages by message id. While a run streams, and if a read
+ * of the versions fails, the last versions stay; empty before the first read.
+ */
 function useForks(thread_id: string, state: ChatState) {
   const history = useHistory(thread_id, state);
   const { checkpoint_id } = state;
@@ -108,7 +114,11 @@ function useTurnOperations(
     };
     const locateMessage = async (message: ChatMessage): Promise<Checkpoint | undefined> =>
       history && (await findFirstCheckpoint(thread_id, findPath(history, checkpoint_id), message.id ?? ""));
-    /** Returns the checkpoint from which another version of a message starts, so that all versions have one parent. */
+    /**
+     * Resolves with the checkpoint from which another version of a message starts, so that all versions have one
+     * parent. It is the one before the message; the message's own if that is the first, and null if the history is not
+     * loaded.
+     */
     const findForkPoint = async (message: ChatMessage): Promise<string | null> => {
       const first = await locateMessage(message);
       const parent = history?.byId.get(first?.parent_id ?? "");

@@ -47,7 +47,10 @@ function readFile(file: File, as: "text" | "data"): Promise<string> {
   });
 }
 
-/** Returns a file as a content block: an image, a text, or its bytes. */
+/**
+ * Resolves with a file as a content block, by its type: a text file as text below its name, an image as a data URL,
+ * every other file as base64. Rejects if it cannot be read.
+ */
 async function toContentBlock(file: File): Promise<ContentBlock> {
   if (/^text\/|json$|xml$|yaml$/.test(file.type)) {
     return { type: "text", text: `${file.name}:\n\n${await readFile(file, "text")}` };
@@ -81,7 +84,10 @@ export function createMessageInput(text: string, blocks: readonly ContentBlock[]
 export const acceptsMessages = (schema: Schema | null): boolean =>
   !schema?.properties || "messages" in schema.properties;
 
-/** Returns a first input that fits a schema. Adds a message if the agent takes messages, because an empty list starts nothing. */
+/**
+ * Returns an example that fits a schema; `{}` without one. If the agent takes messages and the example has none, adds
+ * the message "Hello", because an empty list starts nothing.
+ */
 export function createExampleInput(schema: Schema | null): unknown {
   const example = createExample(schema) ?? {};
   if (typeof example !== "object" || Array.isArray(example)) return example;

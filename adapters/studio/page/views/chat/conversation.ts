@@ -50,13 +50,19 @@ export class Conversation {
     this.#removeStreamed();
   }
 
-  /** Removes streamed messages. Subagents of tool calls stay, because the values do not contain their messages. */
+  /**
+   * Removes streamed messages that no state has confirmed, and subagents without a tool call. Messages that the person
+   * sent stay, and so do subagents of tool calls, because the values do not contain their messages.
+   */
   #removeStreamed(): void {
     for (const [key, message] of this.#pending) if (message instanceof StreamedMessage) this.#pending.delete(key);
     for (const [scope, { call }] of this.#nested) if (!call) this.#nested.delete(scope);
   }
 
-  /** Takes over a state. Streamed messages that it has are no longer shown beside it. */
+  /**
+   * Replaces the values and the complete messages. Removes pending messages that the state has, and those without an
+   * id.
+   */
   #setValues(values: unknown): void {
     this.values = values;
     this.#complete = findMessages(values);
@@ -123,7 +129,9 @@ export class Conversation {
     if (message instanceof StreamedMessage) message.handleEvent(data);
   }
 
-  /** Notes when a tool starts, and at its end how long it took. */
+  /**
+   * Records when a tool starts, and the milliseconds it took once it finishes or fails. Ignores an end without a start.
+   */
   #handleTool({ event, tool_call_id }: ToolData, timestamp: number): void {
     const since = this.#startTimes.get(tool_call_id);
     if (event === "tool-started") this.#startTimes.set(tool_call_id, timestamp);

@@ -45,12 +45,18 @@ const START: ChatState = {
 const CHANNELS = ["lifecycle", "values", "messages", "tools"];
 /** The interval at which the newest run of an idle thread is read, in milliseconds. */
 const POLL_INTERVAL_MS = 2000;
+/**
+ * Returns the interrupts of all tasks, each with its node and task. An interrupt without an id gets that of its task.
+ */
 const toInterrupts = ({ tasks }: StateResponse): WaitingInterrupt[] =>
   tasks.flatMap(({ id, name, interrupts }) =>
     interrupts.map((interrupt) => ({ ...interrupt, interrupt_id: interrupt.id ?? id, task_id: id, node: name })),
   );
 
-/** Returns a function that calls `flush` once before the next frame, however often it is called. */
+/**
+ * Returns a function that schedules `flush` before the next frame, or in 250 ms on a hidden page. Calls until then have
+ * no further effect.
+ */
 function oncePerFrame(flush: () => void): () => void {
   let isScheduled = false;
   return () => {
@@ -68,7 +74,7 @@ function oncePerFrame(flush: () => void): () => void {
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Resolves when the server responds again. */
+/** Resolves when the server answers again; at once if it is not away. */
 const waitForServer = (): Promise<void> =>
   new Promise((resolve) => {
     if (!isAway.value) return resolve();
@@ -110,12 +116,17 @@ class EventsSource implements ChatSource {
     this.state.value = { ...this.state.value, ...change };
   }
 
+  /** Returns the members of the shown state that the conversation has; the others stay as they are. */
   #getConversationState(): Partial<ChatState> {
     const { values, messages, nested, times, run_id, error } = this.#conversation;
     return { values, messages, nested, times: new Map(times), run_id, error };
   }
 
-  /** Reads the thread. Follows its events while it is busy. */
+  /**
+   * Reads the thread and the state of the selected checkpoint. Follows the events of a busy thread; ends the stream of
+   * any other one and shows its state, or that it is missing. An error is shown as text, so it never rejects. A later
+   * call makes an earlier one drop its result.
+   */
   async reload(): Promise<void> {
     const generation = ++this.#generation;
     const { checkpoint_id } = this.state.value;
@@ -158,7 +169,10 @@ class EventsSource implements ChatSource {
     for (const list of ["threads/", "inbox", "runs/"]) void refresh(list);
   }
 
-  /** Follows the run under way from its first event. */
+  /**
+   * Shows the thread as running, and follows its run from the first event of the run's current claim; from the first
+   * event of the thread if the run cannot be read. Does nothing more if another read has begun meanwhile.
+   */
   async #followRunningRun(generation: number): Promise<void> {
     this.#set({ phase: "running" });
     const select = ["run_id", "status"] as never;
@@ -180,7 +194,11 @@ class EventsSource implements ChatSource {
     this.#stream = null;
   }
 
-  /** Reads events until the thread is at rest, also over restarts of the server. */
+  /**
+   * Reads events after `since` until the stream is closed, and reconnects after errors and restarts of the server. The
+   * end of a run reloads the thread, which closes the stream if nothing runs. An error status below 500 ends it and is
+   * shown. Does nothing if a stream is open.
+   */
   async #follow(since: number): Promise<void> {
     if (this.#stream) return;
     const controller = new AbortController();
@@ -211,7 +229,10 @@ class EventsSource implements ChatSource {
     }
   }
 
-  /** Polls for runs that were started elsewhere, for answers that were given there, and for a run that sleeps or wakes. */
+  /**
+   * Starts the timer of the next poll, in place of a running one, and repeats that after each poll. Polls find runs and
+   * answers from elsewhere, and a run that sleeps or wakes. Does nothing once the source is closed.
+   */
   #schedulePoll(): void {
     clearTimeout(this.#pollTimer);
     if (this.#isClosed) return;
@@ -221,8 +242,9 @@ class EventsSource implements ChatSource {
   }
 
   /**
-   * Reads whether the thread has a new run, and if so, everything again. Does nothing while the page is hidden or shows an older
-   * state. Another error than a missing thread is ignored.
+   * Compares the newest run with the last known one, and reads everything again if it differs; while events stream,
+   * reads only what the run waits for. Does nothing while the page is hidden, shows an older state, or cannot reach the
+   * server. Never shows an error, except that the thread is missing.
    */
   async #poll(): Promise<void> {
     const { phase, checkpoint_id } = this.state.value;
@@ -238,7 +260,10 @@ class EventsSource implements ChatSource {
     }
   }
 
-  /** Returns the id and status of the newest run; empty for none. Also updates what the thread waits for. */
+  /**
+   * Resolves with the id and status of the newest run as one text; an empty one without a run. Also shows what the
+   * first waiting run among the newest five waits for.
+   */
   async #readNewestRunKey(): Promise<string> {
     const select = ["run_id", "status", "waiting_for"] as never;
     // Others may wait behind the one that sleeps.
@@ -273,7 +298,10 @@ class EventsSource implements ChatSource {
     return this.#startRun(() => respond(this.#thread_id, answers));
   }
 
-  /** Sends a command and follows the run that it starts. Restores the state and throws if none was started. */
+  /**
+   * Shows the thread as running, calls `start` and follows the run. If that fails, takes back the messages of the turn,
+   * shows the state before and rejects.
+   */
   async #startRun(start: () => Promise<StartedRun>): Promise<void> {
     this.#generation++;
     this.#set({ ...this.#getConversationState(), phase: "running", error: null, checkpoint_id: null });

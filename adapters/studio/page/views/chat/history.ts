@@ -62,7 +62,11 @@ function toHistory(all: readonly Checkpoint[], isWhole: boolean): History {
 /** The history of the thread that is open, as it was read last. */
 let lastRead: { readonly thread_id: string; readonly history: History } | undefined;
 
-/** Reads the checkpoints of a thread. Only new ones are read if it is the thread of the last call, which is cached. */
+/**
+ * Reads the checkpoints of a thread, up to a limit; `isWhole` is false if there may be more. Keeps the result of the
+ * last thread: for it, reads only the newest checkpoints and joins them to the known ones, or reads all if they do not
+ * meet.
+ */
 async function readHistory(thread_id: string): Promise<History> {
   const before = lastRead?.thread_id === thread_id ? lastRead.history : undefined;
   let all = await readNewest(thread_id, before ? REFRESHED_CHECKPOINTS : MAX_CHECKPOINTS);
@@ -81,7 +85,10 @@ async function readHistory(thread_id: string): Promise<History> {
 export const useHistory = (thread_id: string, { isNew, version }: ChatState): Resource<History> =>
   useResource(isNew ? null : `history/${thread_id}/${version}`, () => readHistory(thread_id));
 
-/** Returns the path from the root to a checkpoint; null means to the newest. */
+/**
+ * Returns the path to a checkpoint, oldest first; null means to the newest. It begins at the oldest checkpoint that was
+ * loaded, and is empty for an unknown id.
+ */
 export function findPath({ all, byId }: History, checkpoint_id: string | null): readonly Checkpoint[] {
   const path: Checkpoint[] = [];
   let checkpoint = checkpoint_id === null ? all[0] : byId.get(checkpoint_id);
@@ -92,7 +99,7 @@ export function findPath({ all, byId }: History, checkpoint_id: string | null): 
   return path;
 }
 
-/** Returns the id of the newest checkpoint that descends from this one. */
+/** Returns the id of the newest checkpoint by time among this one and all that descend from it. */
 export function findNewestDescendant(history: History, checkpoint_id: string): string {
   const { children, byId } = history;
   const listDescendants = (id: string): readonly string[] => [
@@ -108,7 +115,10 @@ export function findNewestDescendant(history: History, checkpoint_id: string): s
 /** The messages by checkpoint. A checkpoint never changes, so they are read once. */
 const messagesByCheckpoint = new Map<string, Promise<readonly ChatMessage[]>>();
 
-/** Returns the messages at a checkpoint; empty if the state has none. Caches up to 200; a failed read is not cached. */
+/**
+ * Reads the messages at a checkpoint; empty if the state has none. Caches the promises of the last 200 reads; a failed
+ * read rejects and is removed from the cache.
+ */
 function readMessages(thread_id: string, checkpoint_id: string): Promise<readonly ChatMessage[]> {
   const key = `${thread_id}/${checkpoint_id}`;
   const cached = messagesByCheckpoint.get(key);
@@ -122,7 +132,10 @@ function readMessages(thread_id: string, checkpoint_id: string): Promise<readonl
   return reading;
 }
 
-/** Returns the first checkpoint of a path that has a message. Searches by halving, because a message stays once it is added. */
+/**
+ * Resolves with the first checkpoint of a path that has a message. Searches by halving, because a message stays once it
+ * is added. Resolves with the last checkpoint if none has it, without a check, and with undefined for an empty path.
+ */
 export async function findFirstCheckpoint(
   thread_id: string,
   path: readonly Checkpoint[],
@@ -138,7 +151,10 @@ export async function findFirstCheckpoint(
   return path[low];
 }
 
-/** Returns the messages of the subagent that a tool call ran, from the checkpoints of its task. Empty if it ran none. */
+/**
+ * Resolves with the messages of the subagent that a tool call ran, from the checkpoints of its task, without those of
+ * type `human`. Empty if it ran none, or if its task made several calls.
+ */
 export async function readSubagentMessages(
   thread_id: string,
   path: readonly Checkpoint[],
@@ -169,7 +185,11 @@ export interface Fork {
   readonly options: readonly string[];
 }
 
-/** Returns the forks on a path by the id of the message that differs there. */
+/**
+ * Resolves with the forks on a path, by the id of the first message that was added after the fork. `options` are the
+ * ids of the sibling checkpoints, oldest first; `index` is the one on the path. Reads the messages of checkpoints at
+ * forks.
+ */
 export async function readForks(
   thread_id: string,
   history: History,

@@ -68,7 +68,10 @@ interface PastSubagentProps {
   readonly read: MessageActions["subagent"];
 }
 
-/** Shows the subagent of a tool call whose events this page has not received. */
+/**
+ * Shows the messages of the subagent of a tool call, which `read` reads, as finished. Shows nothing while they are
+ * read, if there are none, or if the read fails.
+ */
 function PastSubagent({ call, result, read }: PastSubagentProps): VNode | null {
   const { data: messages = [] } = useResource(`subagent/${result.id}`, () => read(result));
   const { subagent_type = call.name } = (call.args ?? {}) as { readonly subagent_type?: unknown };
@@ -150,6 +153,10 @@ function Attachments({ message }: { readonly message: ChatMessage }): VNode | nu
   );
 }
 
+/**
+ * Shows which version of a message is on the path, and buttons that call `branch` with the checkpoint of the version
+ * before or after it.
+ */
 function VersionSwitcher({ fork, branch }: { readonly fork: Fork; readonly branch: (id: string) => void }): VNode {
   const { index, options } = fork;
   const step = (to: number): void => {
@@ -183,7 +190,10 @@ function VersionSwitcher({ fork, branch }: { readonly fork: Fork; readonly branc
   );
 }
 
-/** Shows the model of a message and its tokens; after the last message of a turn, the tokens, cost and run of the turn. */
+/**
+ * Shows the model of a message and its tokens. After the last message of a turn, shows the tokens (if known), cost and
+ * duration of the turn instead, and a link to its run. Shows nothing if there is nothing to show.
+ */
 function MessageUsage({
   message,
   turn,
@@ -227,7 +237,10 @@ interface EditBoxProps {
   readonly close: () => void;
 }
 
-/** Shows the box to edit a message. What is typed is kept as a draft until it is cancelled. */
+/**
+ * Shows the box to edit a message. What is typed is kept as a draft. A button, or Enter with Ctrl or ⌘, calls `save`
+ * with the text; Escape and Cancel discard the draft and close the box.
+ */
 function EditBox({ draftKey, text, save, close }: EditBoxProps): VNode {
   const value = readDraft(draftKey, text);
   /** Discards the draft and closes the box. */

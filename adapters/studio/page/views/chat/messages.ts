@@ -42,7 +42,10 @@ function toContent(content: unknown): ChatMessage["content"] {
   return isObject(content) ? JSON.stringify(content) : String(content ?? "");
 }
 
-/** Returns the message without parts of the wrong type, because any code can write a state. */
+/**
+ * Returns a copy of a stored message that any code may have written: the type in its short form (`human`, `ai`), from
+ * `role` if it has no type, the id as text, the content as text or blocks, and only tool calls that are objects.
+ */
 function toMessage(message: Readonly<Record<string, unknown>>): ChatMessage {
   const { type, role, content, tool_calls, id, ...otherFields } = message;
   const short = String(type ?? role)
@@ -58,14 +61,20 @@ function toMessage(message: Readonly<Record<string, unknown>>): ChatMessage {
   };
 }
 
-/** Returns the messages of a state without members that are null; null if it has none. */
+/**
+ * Returns member `messages` of a state as messages with valid parts, without elements that are null. Null if it is no
+ * list, or if an element is no message.
+ */
 export function findMessages(values: unknown): readonly ChatMessage[] | null {
   const messages = isObject(values) ? values["messages"] : null;
   const present = Array.isArray(messages) ? messages.filter((message) => message !== null) : null;
   return present?.every(isMessage) ? present.map(toMessage) : null;
 }
 
-/** Separates the results of tools, by the ids of their calls, from the other messages: the card of a call shows its result. */
+/**
+ * Separates the results of tools from the other messages, by the ids of their calls, because the card of a call shows
+ * its result. A result whose call is not among the messages stays a message.
+ */
 export function separateResults(messages: readonly ChatMessage[]) {
   const callIds = new Set(messages.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id }) => id)));
   const isResult = ({ type, tool_call_id }: ChatMessage): boolean => type === "tool" && callIds.has(tool_call_id);
@@ -75,18 +84,23 @@ export function separateResults(messages: readonly ChatMessage[]) {
   };
 }
 
+/** Returns the content of a message as blocks. A text, also one in a list, becomes a block of type `text`. */
 const getBlocks = ({ content }: ChatMessage): readonly ContentBlock[] =>
   (typeof content === "string" ? [content] : content).map((part) =>
     typeof part === "string" ? { type: "text", text: part } : part,
   );
 
+/** Returns the texts of a message's content without a separator; blocks of other types are ignored. */
 export const getText = (message: ChatMessage): string =>
   getBlocks(message)
     .filter(({ type }) => type === "text")
     .map(({ text }) => String(text ?? ""))
     .join("");
 
-/** Returns the reasoning of a model, from the members of all providers; an empty text if there is none. */
+/**
+ * Returns the reasoning of a model, separated by empty lines: first `additional_kwargs.reasoning_content`, then the
+ * text of each content block of type `reasoning` or `thinking`. An empty text if there is none.
+ */
 export function getReasoning(message: ChatMessage): string {
   const { reasoning_content } = (message.additional_kwargs ?? {}) as { readonly reasoning_content?: unknown };
   const inBlocks = getBlocks(message)
@@ -99,7 +113,10 @@ export function getReasoning(message: ChatMessage): string {
 export const getAttachments = (message: ChatMessage): readonly ContentBlock[] =>
   getBlocks(message).filter(({ type }) => /^(?:image|image_url|file|input_file|audio|video|document)$/.test(type));
 
-/** Returns the data URL of an image; null for all other addresses, because another host would learn who reads. */
+/**
+ * Returns the data URL of an image block, made from its bytes if it has those; PNG without a type. Null for all other
+ * blocks and addresses, because another host would learn who reads.
+ */
 export function findImageUrl(block: ContentBlock): string | null {
   const { image_url, url, data, mime_type, source } = block as Record<string, unknown>;
   const nested = image_url as string | { readonly url?: string } | undefined;

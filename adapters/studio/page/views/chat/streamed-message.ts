@@ -49,7 +49,10 @@ export class StreamedMessage {
     this.id = start.id ?? start.run_id ?? "";
   }
 
-  /** Adds a part to the message. The message that is built from it later is a new object. */
+  /**
+   * Adds a part to the block at `index`: text is appended, other members are replaced. `content` replaces the block,
+   * and a delta without a block is ignored. The end sets the usage. The next message that is built is a new object.
+   */
   handleEvent({ event, index = 0, content, delta, usage }: MessageEvent): void {
     this.#built = null;
     if (event === "message-finish") this.#usage = usage;
@@ -67,6 +70,7 @@ export class StreamedMessage {
     return this.#built;
   }
 
+  /** Returns a new message of the parts so far, with tool calls as a member of their own instead of content blocks. */
   #build(): ChatMessage {
     const { role = "ai", metadata, tool_call_id } = this.#start;
     const blocks = this.#blocks.filter(Boolean);

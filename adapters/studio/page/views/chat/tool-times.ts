@@ -12,8 +12,9 @@ const TURNS = 20;
 const SILENCE_MS = 1000;
 
 /**
- * Replays the events of the last turns and returns how long each tool call took. Ends with the run, or when no event comes for a
- * while; then the times are incomplete.
+ * Replays the events of the last turns and resolves with the milliseconds that each tool call took, by its id. Ends
+ * with the run, when `abort` aborts, or when no event comes for a while, which aborts it; then the times are
+ * incomplete.
  */
 async function readTimes(thread_id: string, run_id: string, abort: AbortController) {
   const { turn } = await call<RunDetail>("GET", `/greenroom/runs/${run_id}`, { signal: abort.signal });
@@ -36,7 +37,10 @@ async function readTimes(thread_id: string, run_id: string, abort: AbortControll
   return conversation.times;
 }
 
-/** Returns the durations of tool calls by their ids, in milliseconds, from received and from stored events. */
+/**
+ * Returns the durations of tool calls by their ids, in milliseconds. Those of received events have precedence; stored
+ * events are read when the thread is idle and a tool message has no time. A failed read leaves them out.
+ */
 export function useToolTimes(
   thread_id: string,
   { phase, messages, times }: ChatState,

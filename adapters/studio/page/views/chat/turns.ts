@@ -42,7 +42,8 @@ function groupRunsByTurn({ all }: History, path: readonly Checkpoint[]): readonl
 }
 
 /**
- * Returns the sums of the runs of a turn, by the id of the last one; null without runs. Runs that are not listed are left out.
+ * Returns the sums of tokens, cost and duration of the runs of a turn, and the id of the last one; null without runs.
+ * Runs that are not listed do not count; the duration is null if none is.
  */
 function sumRuns(ids: readonly string[], runs: ReadonlyMap<string, RunSummary>): TurnRuns | null {
   const run_id = ids.at(-1);
@@ -59,7 +60,11 @@ function sumRuns(ids: readonly string[], runs: ReadonlyMap<string, RunSummary>):
   };
 }
 
-/** Returns the runs of each turn by the id of its last message. Matches turns and messages from the end: the history may be cut. */
+/**
+ * Returns the runs of each turn by the id of its last message that is no tool result. Matches turns and messages from
+ * the end, because the history may be cut. Only the last turn is matched if the whole history has another number of
+ * inputs.
+ */
 function indexTurnsByMessage(
   history: History,
   path: readonly Checkpoint[],
@@ -86,7 +91,10 @@ function indexTurnsByMessage(
 
 const NO_RUNS: readonly RunSummary[] = [];
 
-/** Returns the newest run and those of each turn. Keeps the last ones while a run streams or data loads, so that nothing jumps. */
+/**
+ * Returns the newest run of a thread, if its list is loaded, and the runs of each turn by the id of its last message.
+ * The turns stay as they were while a run streams or data loads, so that nothing jumps.
+ */
 export function useTurnRuns(thread_id: string, state: ChatState, history: History | undefined) {
   const { version, phase, messages, checkpoint_id, isNew } = state;
   const key = isNew ? null : `turns/${thread_id}/${version}`;

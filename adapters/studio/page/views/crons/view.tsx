@@ -28,6 +28,7 @@ import { refresh, useResource } from "../../store/resource.ts";
 import { createExampleInput } from "../chat/composer.tsx";
 import { describeSchedule } from "./schedule.ts";
 
+/** Returns up to 1,000 crons, read every five seconds while they are shown. */
 const useCrons = () =>
   useResource<Cron[]>(
     "crons/list",
@@ -54,7 +55,10 @@ function Preview({ schedule, timezone }: { readonly schedule: string; readonly t
   );
 }
 
-/** Formats a time in the time zone of a cron, with the name of the zone. */
+/**
+ * Formats a time in the time zone of a cron (UTC without one), with the name of the zone; in the zone of the browser if
+ * that does not know it.
+ */
 function formatTimeInZone(time: string, timezone: string | null | undefined): string {
   const parts = { weekday: "short", day: "numeric", month: "short", year: "numeric" } as const;
   const options = { ...parts, hour: "numeric", minute: "2-digit", timeZoneName: "short" } as const;
@@ -174,6 +178,10 @@ interface FiringsProps {
   readonly timezone: string | null | undefined;
 }
 
+/**
+ * Shows the past firings of a cron in a table: the scheduled time, the reason of a skip or the status of the run, and a
+ * link to the run. Shows a text if it has not fired yet.
+ */
 function Firings({ cron, timezone }: FiringsProps): VNode {
   if (cron.firings.length === 0) return <p class="faint">It has not fired yet.</p>;
   return (
@@ -322,6 +330,9 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
   );
 }
 
+/**
+ * Shows the crons, read every five seconds, and beside them the cron that the address names, or the form of a new one.
+ */
 export default function Crons(): VNode {
   const crons = useCrons();
   const assistants = useAssistants();

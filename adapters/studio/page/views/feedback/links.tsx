@@ -9,6 +9,7 @@ import { copy, Empty, Ready, shortId, TableBox, Time } from "../../parts/compone
 import { usePages } from "../../store/pages.ts";
 import { refresh } from "../../store/resource.ts";
 
+/** Shows the form of a feedback link: a run id and a feedback key. It creates the link and copies its address. */
 function NewLink(): VNode {
   const [run_id, setRun] = useState("");
   const [feedback_key, setKey] = useState("user_score");

@@ -18,7 +18,10 @@ const TABS = [
 const DAY_MS = 86_400_000;
 const STRIDES_MS: Readonly<Record<string, number>> = { hour: 3_600_000, day: DAY_MS, week: 7 * DAY_MS };
 
-/** Shows the average scores of the last days as lines and a table. */
+/**
+ * Shows the scores of the last days by feedback key: a line of the averages by hour, day or week, and a table with
+ * count, average, lowest and highest. Shows a text if there are none.
+ */
 function Scores({ days }: { readonly days: number }): VNode {
   const to = Math.ceil(Date.now() / 3_600_000) * 3_600_000;
   const stride = days <= 2 ? "hour" : days <= 90 ? "day" : "week";
@@ -152,6 +155,10 @@ function Records(): VNode {
   );
 }
 
+/**
+ * Shows one of the tabs scores, records and links, as the address says. The scores have a select for their range, and a
+ * button removes the filter by key.
+ */
 export default function Feedback(): VNode {
   const { query } = pageAddress.value;
   const tab = query.get("tab") ?? "scores";

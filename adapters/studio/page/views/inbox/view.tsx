@@ -17,7 +17,10 @@ import { refresh, useResource } from "../../store/resource.ts";
 import { Bubble } from "../chat/message.tsx";
 import { findMessages, separateResults } from "../chat/messages.ts";
 
-/** Shows the end of the conversation before the interrupt. */
+/**
+ * Shows the last four messages of the thread, without results of tools. Shows nothing while they load and if there are
+ * none.
+ */
 function MessagesBefore({ thread_id }: { readonly thread_id: string }): VNode | null {
   const state = useResource(`inbox/state/${thread_id}`, (signal) =>
     client.threads.getState(thread_id, undefined, { select: ["values.messages"] as never, signal }),

@@ -28,7 +28,10 @@ function splitIntoSegments(active: readonly Interval[], span: Interval): (Interv
   return segments;
 }
 
-/** Returns an axis on which long waits are short. `position` is between 0 and 1, also for times outside. */
+/**
+ * Returns an axis over `span` on which waits longer than a limit, times outside of `active`, are short; `hasShortWaits`
+ * is true if there are any. `position` is between 0 and 1, also for times outside.
+ */
 export function createAxis(active: readonly Interval[], span: Interval): Axis {
   const segments = splitIntoSegments(active, span);
   const isShort = ({ from, to, isWait }: (typeof segments)[number]): boolean => isWait && to - from > MAX_WAIT_MS;

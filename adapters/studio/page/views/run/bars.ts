@@ -23,7 +23,10 @@ export type Step = Pick<FullState, "tasks" | "created_at" | "checkpoint" | "pare
 const findToolNames = (result: unknown): readonly string[] =>
   findMessages(result)?.flatMap(({ tool_calls = [] }) => tool_calls.map(({ name }) => name)) ?? [];
 
-/** Returns the bars of the steps and waits of a durable function, cut to the time of this run. */
+/**
+ * Returns the bars of the steps and waits of a durable function, cut to the time of this run and without those outside
+ * of it. Waits, and steps that were tried again, have kind `queue`.
+ */
 function createDurableBars(steps: readonly StepRecord[], { from: created, to: end }: Pick<Bar, "from" | "to">): Bar[] {
   return steps.flatMap(({ kind, name, status, attempts, started_at, ended_at }) => {
     const from = started_at ? Math.max(created, Date.parse(started_at)) : end;
@@ -58,7 +61,11 @@ interface StepBars {
   readonly hrefs: ReadonlyMap<string, string>;
 }
 
-/** Returns the bars of steps. A step lasts from its checkpoint until the next one was stored. */
+/**
+ * Returns a bar for each checkpoint that has tasks, and a point for each tool that they called, with links to the
+ * checkpoint after it; also these links by task id. A step lasts from its checkpoint until the next one was stored,
+ * else until `end`.
+ */
 function createStepBars(run: RunDetail, steps: readonly Step[], end: number): StepBars {
   const bars: Bar[] = [];
   const hrefs = new Map<string, string>();
@@ -111,7 +118,11 @@ interface BarSources {
   readonly now: number;
 }
 
-/** Returns the bars of a run: queue, attempts, steps or nodes by their start, and webhooks. Times that are open end now. */
+/**
+ * Returns the bars of a run: the queue and the attempts, then steps, nodes and calls by their start, then webhooks.
+ * Bars of checkpoints are used only if neither events nor a durable function have any of nodes. Times that are open end
+ * now.
+ */
 export function createRunBars(run: RunDetail, { steps, events, durable, now }: BarSources): RunBars {
   const from = Date.parse(run.created_at);
   const started = run.started_at ? Date.parse(run.started_at) : now;

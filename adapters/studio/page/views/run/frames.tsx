@@ -25,6 +25,10 @@ function parseData(data: string): unknown {
   }
 }
 
+/**
+ * Shows the id, the event and the beginning of the data of a frame. A press shows all of the data, as a tree, or hides
+ * it.
+ */
 function FrameLine({ frame }: { readonly frame: Frame }): VNode {
   const [isOpen, setOpen] = useState(false);
   return (

@@ -30,12 +30,16 @@ function findStart(method: string, namespace: readonly string[], data: EventData
   return { kind: "step", label: [...outer, name].join(" › ") };
 }
 
+/** Returns true for the result or error of a task, and for the end of a message or of a tool. */
 const isEndEvent = (method: string, data: EventData): boolean =>
   method === "tasks"
     ? "result" in data || "error" in data
     : /^(?:message-finish|tool-(?:finished|error))$/.test(data.event ?? "");
 
-/** Calls `onBars` with all bars whenever there is one more. */
+/**
+ * Reads the events of a run and calls `onBars` with a copy of all ended bars whenever one ends, and at the end. What is
+ * open when an attempt or the run ends, ends with it. Resolves at the end of the run; rejects if the stream fails.
+ */
 async function readBars({ thread_id, turn, claims }: RunDetail, signal: AbortSignal, onBars: (bars: Bar[]) => void) {
   const open = new Map<string, OpenBar>();
   const bars: Bar[] = [];
@@ -79,7 +83,10 @@ async function readBars({ thread_id, turn, claims }: RunDetail, signal: AbortSig
   onBars([...bars]);
 }
 
-/** Returns the bars of a run. Only runs that were followed by events have them, such as those of the chat. */
+/**
+ * Returns the bars of a run from its events, as they come. Empty for a temporary run, one that has not started, and one
+ * whose events nobody followed, because these are not stored. Errors are ignored.
+ */
 export function useRunEvents(run: RunDetail): readonly Bar[] {
   const [bars, setBars] = useState<readonly Bar[]>([]);
   useEffect(() => {

@@ -26,7 +26,10 @@ import { Frames } from "./frames.tsx";
 import { getNewestSteps, Steps, useSteps } from "./steps.tsx";
 import { TimeLine } from "./time-line.tsx";
 
-/** Returns a command that starts such a run again. It has the name of a variable in the place of the key. */
+/**
+ * Returns a curl command that starts such a run again and streams it, without `configurable`. The credential is the
+ * name of a shell variable.
+ */
 function formatCurl(run: RunDetail): string {
   const { input, command, context, config } = run.kwargs as Record<string, unknown>;
   const { configurable: _, ...otherConfig } = (config ?? {}) as Record<string, unknown>;
@@ -102,6 +105,10 @@ function Actions({ run }: { readonly run: RunDetail }): VNode {
   );
 }
 
+/**
+ * Shows the facts of a run: assistant, times, attempt, tokens, cost, who started it and by which protocol. Facts that a
+ * run lacks show a dash or are left out.
+ */
 function Summary({ run }: { readonly run: RunDetail }): VNode {
   const assistants = useAssistants();
   const { started_by: startedBy, usage } = run;
@@ -151,6 +158,10 @@ function Output({ run }: { readonly run: RunDetail }): VNode {
   return <Ready of={state}>{({ values }) => <Json value={values} name={`run-${run.run_id}`} />}</Ready>;
 }
 
+/**
+ * Shows a run: buttons, its error with the stack, facts, time line and steps. Below, shows its input, output, request
+ * or frames, as the address says; buttons change that.
+ */
 function Body({ run }: { readonly run: RunDetail }): VNode {
   const part = pageAddress.value.query.get("show") ?? "input";
   const { input, command } = run.kwargs;

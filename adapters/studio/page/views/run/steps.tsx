@@ -12,7 +12,10 @@ import { refresh, useResource } from "../../store/resource.ts";
 const MAX_SHOWN_STEPS = 200;
 const STATUS = { done: "success", failed: "error", timed_out: "timeout", waiting: "pending", retrying: "pending" };
 
-/** Reads the steps of a run. Keeps the last ones while a new status loads, because a person may be typing an event. */
+/**
+ * Returns the steps of a run; undefined before the first read. Reads them every two seconds while the run is open.
+ * Keeps the last ones while those of a new status load, because a person may be typing an event.
+ */
 export function useSteps({ thread_id, run_id, status, ended_at }: RunDetail): RunSteps | undefined {
   const { data } = useResource<RunSteps>(
     `run/${run_id}/steps/${status}`,
@@ -51,6 +54,10 @@ function SendEvent({ thread_id, name }: { readonly thread_id: string; readonly n
   );
 }
 
+/**
+ * Shows a step with its status and duration; a press unfolds its times, error and result. An open wait is unfolded,
+ * with a box to send its event.
+ */
 function StepItem({ step, thread_id }: { readonly step: StepRecord; readonly thread_id: string }): VNode {
   const { kind, name, occurrence, status, attempts, started_at, ended_at, until, result, error } = step;
   const isOpen = ended_at === null;

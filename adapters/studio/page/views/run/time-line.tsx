@@ -36,7 +36,10 @@ function BarLine({ bar, axis }: { readonly bar: Bar; readonly axis: Axis }): VNo
 
 const FIELDS = ["checkpoint", "parent_checkpoint", "created_at", "metadata", "next", "tasks"] as never;
 
-/** Reads the checkpoints of a run, and the one before its first if the run continues from there. */
+/**
+ * Reads the newest 200 checkpoints of a run, newest first. If the run continues from a checkpoint, that follows, with
+ * the start of the run as its time. Rejects if a read fails.
+ */
 async function readSteps({ thread_id, run_id, started_at }: RunDetail): Promise<readonly Step[]> {
   const steps = (await client.threads.getHistory(thread_id, {
     limit: 200,

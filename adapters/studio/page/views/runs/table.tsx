@@ -26,7 +26,10 @@ const PROTOCOLS: Readonly<Record<string, string>> = { mcp: "MCP", ai: "AI SDK", 
 export const findProtocol = ({ metadata }: Pick<RunSummary, "metadata">): string | null =>
   PROTOCOLS[String(metadata["created_by"])] ?? null;
 
-/** Returns who started the run and by which protocol; a dash if nothing is known. */
+/**
+ * Returns who started the run (the cron, else the user, else the API key) and by which protocol; a dash if nothing is
+ * known.
+ */
 function formatStarter(run: RunSummary): string {
   const { user_id, api_key, cron_id } = run.started_by;
   const starter = cron_id ? `cron ${shortId(cron_id)}` : (user_id ?? api_key);

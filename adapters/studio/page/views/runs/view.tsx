@@ -22,6 +22,10 @@ const RANGES = [
 const toStartTime = (hours: string | null): string | undefined =>
   hours ? new Date(serverNow() - Number(hours) * 3_600_000).toISOString() : undefined;
 
+/**
+ * Shows the runs of the last hour by status, read every five seconds; a dash before the first read. A press filters the
+ * list by the status, a second one shows all again.
+ */
 function Counts(): VNode {
   const stats = useResource<RunStats>("runs-stats", (signal) => call("GET", "/greenroom/runs/stats", { signal }), 5000);
   const { query } = pageAddress.value;
@@ -44,6 +48,10 @@ function Counts(): VNode {
   );
 }
 
+/**
+ * Shows the runs that match the filters of the address, their counts and controls that change the filters, and beside
+ * them the run that the address names.
+ */
 export default function Runs(): VNode {
   const { ids, query } = pageAddress.value;
   const [run_id] = ids;

@@ -10,6 +10,10 @@ import { copy, Facts, formatCount, formatDuration, Ready, Status, TableBox } fro
 import { Head } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
 
+/**
+ * Shows charts of the last hour by minute, read every five seconds: queued and started runs, and the median and 95th
+ * percentile of wait and duration.
+ */
 function LoadCharts(): VNode {
   const stats = useResource<RunStats>("runs-stats", (signal) => call("GET", "/greenroom/runs/stats", { signal }), 5000);
   const charts = useMemo(() => {
@@ -44,6 +48,9 @@ function LoadCharts(): VNode {
   );
 }
 
+/**
+ * Shows buttons for the theme, and one that forgets the credential of this tab or, without one, opens the key prompt.
+ */
 function PageSettings(): VNode {
   return (
     <div class="buttons">
@@ -79,6 +86,10 @@ function PageSettings(): VNode {
   );
 }
 
+/**
+ * Shows the code that connects an SDK to this server, with a button that copies it. The code has a variable in place of
+ * an API key.
+ */
 function Connect(): VNode {
   const keyed = credential.value?.scheme === "x-api-key";
   const sdk = `import { Client } from "@langchain/langgraph-sdk";\nconst client = new Client({ apiUrl: "${API}"${keyed ? ", apiKey: KEY" : ""} });`;
@@ -98,6 +109,10 @@ function Connect(): VNode {
   );
 }
 
+/**
+ * Returns the members as labels and texts. A member that is an object gives an entry for each of its members, `outer:
+ * inner`.
+ */
 const flattenCounts = (values: object): readonly (readonly [string, string])[] =>
   Object.entries(values).flatMap(([name, value]) =>
     typeof value === "object" && value !== null
@@ -105,6 +120,10 @@ const flattenCounts = (values: object): readonly (readonly [string, string])[] =
       : [[name.replaceAll("_", " "), typeof value === "number" ? formatCount(value) : String(value)] as const],
   );
 
+/**
+ * Shows the report of the server: health, versions, database, a difference of the clocks if there is one, charts of the
+ * load, counts since the start, and the configuration in effect.
+ */
 function Info({ server }: { readonly server: ServerReport }): VNode {
   const { health, database } = server;
   const state = health.draining ? "draining" : health.standby ? "standby" : health.ready ? "ready" : "not ready";
@@ -170,6 +189,9 @@ function Info({ server }: { readonly server: ServerReport }): VNode {
   );
 }
 
+/**
+ * Shows the settings of this page, the code to connect an SDK, and the state of the server, read every five seconds.
+ */
 export default function Server(): VNode {
   const server = useResource<ServerReport>("server", (signal) => call("GET", "/greenroom/server", { signal }), 5000);
   return (

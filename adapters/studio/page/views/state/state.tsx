@@ -37,6 +37,7 @@ export interface FullState {
   readonly parent_checkpoint: { readonly checkpoint_id: string } | null;
 }
 
+/** Returns the state at a checkpoint while it is shown. A null id reads nothing. */
 const useCheckpoint = (thread_id: string, checkpoint_id: string | null) =>
   useResource<FullState>(
     checkpoint_id === null ? null : `state/${thread_id}/${checkpoint_id}`,
@@ -49,7 +50,11 @@ interface Row {
   readonly depth: number;
 }
 
-/** Returns the rows of the tree, newest first. Each fork is one step to the right, so that a line without forks stays straight. */
+/**
+ * Returns the checkpoints in the order of `all`, newest first, each with its depth. The oldest child of a checkpoint
+ * has the depth of its parent, so a line without forks stays straight; the second child is one deeper, the third two,
+ * and so on.
+ */
 export function toTreeRows({ all, children }: History): readonly Row[] {
   const depths = new Map<string, number>();
   for (const checkpoint of [...all].reverse()) {
@@ -171,7 +176,10 @@ interface DetailProps extends StateTabProps {
   readonly checkpoint_id: string;
 }
 
-/** Compares the shown checkpoint with the one before it, or with another one that the person chooses. */
+/**
+ * Shows the differences of the shown checkpoint to its parent, or to the one that the person chooses; to an empty state
+ * without either.
+ */
 function Compare({
   thread_id,
   history,

@@ -19,7 +19,10 @@ interface Branch {
   readonly children: readonly Branch[];
 }
 
-/** Returns the namespaces as a tree of their labels. */
+/**
+ * Returns the namespaces below `path` as a tree of their labels, each level sorted. A label without a namespace of its
+ * own gets a branch, too.
+ */
 export function toNamespaceTree(
   namespaces: readonly (readonly string[])[],
   path: readonly string[] = [],
@@ -40,6 +43,7 @@ const parseNamespace = (text: string | null): readonly string[] => {
   }
 };
 
+/** Shows the namespaces as nested lists of links. A press shows the items below the namespace. */
 function Tree({ branches, chosen }: { readonly branches: readonly Branch[]; readonly chosen: string }): VNode {
   return (
     <ul class="namespace-tree">
@@ -194,6 +198,10 @@ function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; 
   );
 }
 
+/**
+ * Shows the namespaces as a tree, and the items below the chosen one that match the search and the filter. Beside them
+ * shows the item that the address names, or the form of a new one.
+ */
 export default function Store(): VNode {
   const { ids, query } = pageAddress.value;
   const [name] = ids;

@@ -18,7 +18,10 @@ interface Filter {
   readonly text: string;
 }
 
-/** Parses `key = value` into a filter of the API; the value may be JSON. Without `=`, it is a text to search for. */
+/**
+ * Parses `key = value` into a filter of the API, with an empty `text`; a value that is no JSON is a text. Without `=`,
+ * returns the trimmed text to search for, without `fields`.
+ */
 export function parseFilter(typed: string): Filter {
   const [, key, value = ""] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(typed) ?? [];
   if (!key) return { text: typed.trim() };
@@ -29,7 +32,10 @@ export function parseFilter(typed: string): Filter {
   }
 }
 
-/** Shows an input that calls `change` with a short delay, so that typing sends no request for every letter. */
+/**
+ * Shows an input that calls `change` 200 ms after the last letter. Escape empties it and leaves it. Key `/` moves into
+ * it, unless `isMain` is false.
+ */
 export function SearchBox(props: {
   readonly label: string;
   readonly value: string;
@@ -64,6 +70,10 @@ export function SearchBox(props: {
   );
 }
 
+/**
+ * Shows the threads that match the filters of the address, read every four seconds, and the controls of these filters.
+ * A press opens a thread. Shows a button to clear the filters or start a thread if there are none.
+ */
 export function ThreadList({ current }: { readonly current: string | undefined }): VNode {
   const { query } = pageAddress.value;
   const parsedFilter = parseFilter(query.get("metadata") ?? "");

@@ -47,7 +47,10 @@ interface ContextSheetProps {
   readonly close: () => void;
 }
 
-/** Shows the sheet for the context of the next runs of this tab. */
+/**
+ * Shows the sheet that edits the context of the next runs of this tab. "Use it" passes the members that differ from the
+ * assistant's context to `change`, "Clear" passes none; both discard the draft and call `close`.
+ */
 function ContextSheet({ draftKey, schema, base, context, change, close }: ContextSheetProps): VNode {
   const value = readDraft<unknown>(draftKey, { ...base, ...context });
   /** Keeps the members that differ from the assistant's context, discards the draft and closes the sheet. */
@@ -91,7 +94,10 @@ interface TitleProps {
   readonly change: (title: string) => void;
 }
 
-/** Shows the title, which becomes a field when it is clicked. It is renamed when the field is left, unless by Escape. */
+/**
+ * Shows the title as a button that turns it into a field. Enter and leaving the field call `change` with the trimmed
+ * text, unless it is empty or the same; Escape keeps the title.
+ */
 function Title({ title, change }: TitleProps): VNode {
   const [isEditing, setEditing] = useState(false);
   if (!isEditing) {
@@ -134,6 +140,10 @@ const TABS = [
   ["runs", "Runs"],
 ] as const;
 
+/**
+ * Returns the status to show: `suspended` for a running thread whose run waits, `running`, else `waiting` with
+ * interrupts, else `error`, else `idle`.
+ */
 const toStatus = ({ phase, interrupts, error, waiting_for }: ChatState): string =>
   phase === "running"
     ? waiting_for
@@ -145,7 +155,10 @@ const toStatus = ({ phase, interrupts, error, waiting_for }: ChatState): string 
         ? "error"
         : "idle";
 
-/** Returns the title of a thread: of its metadata, else the first text of its conversation, else the end of its id. */
+/**
+ * Returns the title in the metadata of a thread, else the first 120 characters of its first message if that is a text,
+ * else the end of its id.
+ */
 function getTitle({ metadata, messages }: ChatState, thread_id: string): string {
   if (typeof metadata["title"] === "string") return metadata["title"];
   const content = messages?.[0]?.content;
@@ -156,8 +169,8 @@ function getTitle({ metadata, messages }: ChatState, thread_id: string): string 
 type AssistantChoice = ReturnType<typeof useAssistantChoice>;
 
 /**
- * Returns the assistant that the address names, else that of the thread, else the first one; null while none is known. With its
- * schemas and context.
+ * Returns the assistant that the address names, else that of the thread, with its schemas and context. The first one in
+ * the list if there is no such assistant; `assistant_id` is null while the list is not loaded or empty.
  */
 function useAssistantChoice(state: ChatState | null) {
   const assistants = useAssistants();
@@ -176,6 +189,10 @@ function useAssistantChoice(state: ChatState | null) {
   };
 }
 
+/**
+ * Shows a select that puts the assistant into the address, a button that opens the context, marked if it was changed,
+ * and one that shows the state as raw JSON or not.
+ */
 function AssistantBar(props: {
   readonly choice: AssistantChoice;
   readonly openContext: () => void;
@@ -233,6 +250,9 @@ interface AssistantChatProps {
   readonly context: EditedContext;
 }
 
+/**
+ * Shows the bar that selects the assistant and its context, and below it the chat of the thread with that assistant.
+ */
 function AssistantChat({ thread_id, source, choice, context }: AssistantChatProps): VNode {
   return (
     <>
@@ -393,6 +413,7 @@ function NewThread(): VNode {
   );
 }
 
+/** Shows the list of threads and beside it the thread that the address names, or the form of a new one. */
 export default function Threads(): VNode {
   const [thread_id] = pageAddress.value.ids;
   return (

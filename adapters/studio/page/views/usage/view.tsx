@@ -30,7 +30,10 @@ const getGroup = ({ dimensions }: UsageRecord): string => {
   return named?.[1] ?? Object.values(dimensions).find(Boolean) ?? "–";
 };
 
-/** Returns every bucket of the range, also those without runs. */
+/**
+ * Returns the start times of all buckets of the range, also of those without runs, and for each group, by name, the
+ * runs in each bucket and their total.
+ */
 function toTable({ stride, usage }: UsageReport, from: number, to: number) {
   const step = stride.days * DAY_MS + stride.hours * 3_600_000 || DAY_MS;
   const first = usage.length > 0 ? Math.min(...usage.map((record) => Date.parse(record.time_bucket))) : from;
@@ -97,7 +100,10 @@ function Figures({ since, runs }: { readonly since: string; readonly runs: numbe
   );
 }
 
-/** Shows the usage of all workspaces in a range by group. It can be downloaded as CSV. */
+/**
+ * Shows the usage of all workspaces in a range by group, as figures, bars and a table. Selects change range and group
+ * in the address; a button downloads the report as CSV.
+ */
 export default function Usage(): VNode {
   const { query } = pageAddress.value;
   const days = query.get("days") ?? "30";

@@ -12,6 +12,10 @@ import { refresh, useResource } from "../../store/resource.ts";
 
 const STATES = ["", "pending", "delivered", "failed"] as const;
 
+/**
+ * Shows each attempt of a delivery with its status or error, time, duration, address and the beginning of the response,
+ * or that there was none yet.
+ */
 function Attempts({ delivery }: { readonly delivery: DeliveryDetail }): VNode {
   if (delivery.attempt_list.length === 0) return <p class="faint">Not tried yet.</p>;
   return (
@@ -84,6 +88,10 @@ function DeliveryPane({ id }: { readonly id: string }): VNode {
   );
 }
 
+/**
+ * Shows the webhook deliveries of the chosen state, read every four seconds, and beside them the delivery that the
+ * address names.
+ */
 export default function Webhooks(): VNode {
   const { ids, query } = pageAddress.value;
   const [id] = ids;

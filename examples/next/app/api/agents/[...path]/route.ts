@@ -5,11 +5,13 @@ import { nodeSqlite } from "greenroom/node-sqlite";
 import { createHandler, type Handler } from "greenroom/server";
 
 // The service of the process. In development a change loads this module again, and its service replaces the one before.
-const process_wide = globalThis as { agents?: Promise<Service> };
+declare global {
+  var agentService: Promise<Service> | undefined;
+}
 let handler: Promise<Handler> | undefined;
 
 async function open(before: Promise<Service> | undefined): Promise<Service> {
-  if (!before) process.once("SIGTERM", async () => (await process_wide.agents)?.stop());
+  if (!before) process.once("SIGTERM", async () => (await globalThis.agentService)?.stop());
   await (await before?.catch(() => undefined))?.stop(0);
   return await createService({
     storage: nodeSqlite(process.env.AGENTS_DB ?? "agents.db"),
@@ -27,8 +29,8 @@ async function open(before: Promise<Service> | undefined): Promise<Service> {
 // The first request opens it: a build loads this module too.
 export async function GET(request: Request): Promise<Response> {
   if (!handler) {
-    process_wide.agents = open(process_wide.agents);
-    handler = process_wide.agents.then((service) => createHandler(service, { prefix: "/api/agents" }));
+    globalThis.agentService = open(globalThis.agentService);
+    handler = globalThis.agentService.then((service) => createHandler(service, { prefix: "/api/agents" }));
   }
   return (await handler)(request);
 }

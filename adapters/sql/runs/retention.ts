@@ -6,7 +6,6 @@ import { RETENTION_TABLES } from "../features.ts";
 import type { Statement } from "../query.ts";
 import { deleteExpiredItems } from "../statements/items.ts";
 import { deleteOldEvents, selectOldEvents } from "../statements/runs-events.ts";
-import { deleteOrphanedThreads, selectOrphanedThread } from "../statements/runs-stop.ts";
 import {
   clearHasFrames,
   clearHasIdempotencyKey,
@@ -20,7 +19,8 @@ import {
   selectOldOfFeature,
   selectStatelessRuns,
   selectUnresumableRuns,
-} from "../statements/runs-sweep.ts";
+} from "../statements/runs-retention.ts";
+import { deleteOrphanedThreads, selectOrphanedThread } from "../statements/runs-stop.ts";
 
 /** The maximum number of rows of frames or events that one batch deletes. */
 const MAX_CHUNKS = 1000;
@@ -28,7 +28,10 @@ const MAX_CHUNKS = 1000;
 type Statements = Statement<unknown>[];
 type OldRows = { deployment: string; before: number; limit: number };
 
-/** Reads which runs have old frames, and returns the statements that delete these; none if there are none. */
+/**
+ * Reads which runs have old frames, and which ended stateless runs have frames beyond their time, and returns the statements
+ * that delete these frames; none if there are none. Does not delete itself.
+ */
 async function sweepFrames(driver: Database, deployment: string, terms: RetentionLimits): Promise<Statements> {
   const { frames_before, stateless_before, limit } = terms;
   const read = async (select: (old: OldRows) => Statement<{ run_id: string }>, before: number | undefined) =>
@@ -42,7 +45,7 @@ async function sweepFrames(driver: Database, deployment: string, terms: Retentio
   return [deleteFrames({ run_ids, limit: MAX_CHUNKS }), clearHasFrames({ run_ids })];
 }
 
-/** Reads old idempotency keys, and returns the statements that delete them; none if there are none. */
+/** Reads old idempotency keys, and returns the statements that delete them; none if there are none. Does not delete itself. */
 async function sweepKeys(driver: Database, old: OldRows): Promise<Statements> {
   const keys = await driver.read(selectOldKeys(old));
   if (keys.length === 0) return [];
@@ -52,7 +55,10 @@ async function sweepKeys(driver: Database, old: OldRows): Promise<Statements> {
   ];
 }
 
-/** Reads old stateless runs, and returns the statements that delete them with their threads; none if there are none. */
+/**
+ * Reads old stateless runs, and returns the statements that delete them with their threads; none if there are none. Does not
+ * delete itself.
+ */
 async function sweepStateless(driver: Database, old: OldRows): Promise<Statements> {
   const runs = await driver.read(selectStatelessRuns(old));
   if (runs.length === 0) return [];
@@ -65,7 +71,7 @@ async function sweepStateless(driver: Database, old: OldRows): Promise<Statement
   ];
 }
 
-/** Reads old rows of a feature, and returns the statements that delete them; none if there are none. */
+/** Reads old rows of a feature, and returns the statement that deletes them; none if there are none. Does not delete itself. */
 async function sweepFeature(driver: Database, feature: string, old: OldRows): Promise<Statements> {
   const rows = await driver.read(selectOldOfFeature({ feature }, old));
   return rows.length === 0
@@ -73,21 +79,24 @@ async function sweepFeature(driver: Database, feature: string, old: OldRows): Pr
     : [deleteOldOfFeature({ feature }, { keys: JSON.stringify(rows.map(({ key }) => key)) })];
 }
 
-/** Returns the statement that deletes old events; none if a read finds no such rows. */
+/** Reads if there are old events, and returns the statement that deletes some of them; none if there are no such events. */
 async function sweepEvents(driver: Database, { deployment, before }: OldRows): Promise<Statements> {
   const rows = await driver.read(selectOldEvents({ deployment, before }));
   return rows.length === 0 ? [] : [deleteOldEvents({ deployment, before, limit: MAX_CHUNKS })];
 }
 
-/** Returns the statement that deletes stateless threads without runs; none if a read finds no such thread. */
+/**
+ * Reads if there is a stateless thread without runs, and returns the statement that deletes all such threads; none if there is
+ * none.
+ */
 async function sweepThreads(driver: Database, orphans: { deployment: string; now: number }): Promise<Statements> {
   const threads = await driver.read(selectOrphanedThread(orphans));
   return threads.length === 0 ? [] : [deleteOrphanedThreads(orphans)];
 }
 
 /**
- * Deletes what is older than the given limits, at most `limit` rows of each kind. Returns the number of deleted rows; 0 when
- * nothing is left. See `Storage.deleteExpired`.
+ * Deletes what is older than the given limits, at most `limit` rows of each kind; a kind without a limit stays. Returns the
+ * number of rows that the statements deleted or changed; 0 when nothing is left. See `Storage.deleteExpired`.
  * @statements sweepFrames · sweepKeys · sweepStateless · sweepFeature · sweepCrons · deleteExpiredItems · sweepEvents ·
  *   sweepThreads
  * @guards Reads candidates, then one batch: runs that have ended stay so, and what is old stays old. Each kind only if its

@@ -14,7 +14,7 @@ const stable = { stable: true };
 
 const oldTypes = { deployment: text, before: bigint, limit: bigint };
 
-/** Selects ended runs that meet a condition, the oldest end first. */
+/** Selects at most `limit` runs that ended before `before` and meet the condition, the oldest end first. */
 const selectOldRuns = (p: ParametersFor<typeof oldTypes>, condition: RawBuilder<boolean>) =>
   db
     .selectFrom("runs")
@@ -71,7 +71,7 @@ interface FeatureShape {
 
 const shapes: readonly FeatureShape[] = RETENTION_TABLES.map(({ name }) => ({ feature: name }));
 
-/** Throws a TypeError for a feature without old rows to delete. */
+/** Returns the retention of a feature. Throws a TypeError for a feature without old rows to delete. */
 function findRetention({ feature }: FeatureShape): (typeof RETENTION_TABLES)[number] {
   const retention = RETENTION_TABLES.find(({ name }) => name === feature);
   if (!retention) throw new TypeError(`Retention deletes no rows of the feature ${feature}`);
