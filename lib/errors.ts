@@ -42,6 +42,7 @@ export const REASONS = {
   route_not_found: "not_found",
   run_not_found: "not_found",
   thread_not_found: "not_found",
+  trace_not_found: "not_found",
   event_not_awaited: "not_found",
   usage_disabled: "not_found",
   already_exists: "conflict",

@@ -42,6 +42,7 @@ import {
   type IdentityStore,
   requireOrganizationPermission,
 } from "./storage/identity.ts";
+import type { Traces } from "./traces/traces.ts";
 import type { Usage } from "./usage/mod.ts";
 import { withDefaults } from "./validation.ts";
 import type { Webhooks } from "./webhooks/sender.ts";
@@ -57,6 +58,8 @@ export interface Service<Types extends Graphs = Record<string, Untyped>> extends
   readonly usage: Usage;
   /** Calls of durable functions: their events and steps. */
   readonly calls: DurableCalls & DurableCallTokens;
+  /** The traces of runs: what each run did, span by span. */
+  readonly traces: Traces;
   /** Webhook deliveries: their results, and redelivery. */
   readonly webhooks: Webhooks;
   /** Organizations, workspaces, projects, users and API keys. */

@@ -14,6 +14,11 @@ interface Help {
 
 /** A reason without its help does not compile, nor does help for a reason that lib/errors.ts does not have. */
 export const HELP: Readonly<Record<ErrorReason, Help>> = {
+  trace_not_found: {
+    meaning:
+      "The run has no trace: `traces.record` is `none`, `traces.retention_ms` has passed, or the trace was deleted.",
+    remedy: "Record traces, or keep them for longer.",
+  },
   event_not_awaited: {
     meaning:
       "No call of a durable function waits for events here: the address is unknown, or the thread has had no call.",

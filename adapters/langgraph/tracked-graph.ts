@@ -3,7 +3,6 @@ import { copyWith, type Graph, isCompiled, type Node, type Runnable } from "./gr
 import {
   findCommandEdge,
   isPassthrough,
-  isRemoteGraph,
   type NodeConfig,
   withCommandsOnly,
   withDirectCalls,

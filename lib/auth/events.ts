@@ -44,7 +44,7 @@ export interface AuthValues {
     strategy?: "delete" | "keep_latest";
     assistant_id?: string;
   };
-  /** A search of threads, runs or webhook deliveries. */
+  /** A search of threads, runs, traces or webhook deliveries. */
   "threads:search": {
     metadata?: JsonObject;
     limit?: number;
@@ -69,6 +69,15 @@ export interface AuthValues {
     created_before?: string;
     started_after?: string;
     started_before?: string;
+    failed?: boolean;
+    waiting?: boolean;
+    min_active_ms?: number;
+    min_tokens?: number;
+    node?: string;
+    tool?: string;
+    model?: string;
+    error_type?: string;
+    source?: string;
   };
   /** `thread_id` is null for a stateless run. `run_id` is the id of the new run; null for a cron, whose runs come later. */
   "threads:create_run": {

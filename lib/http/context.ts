@@ -64,6 +64,7 @@ export function createContextFactory(service: ServiceInternals, read: ReadBody, 
     return {
       ...{ ...call, service, handler, bodyBudget, params, rawQuery, bytes, waitForNextTick, onUnknownKeys },
       ...{ resources, guard },
+      route: `${request.method} ${route.path.replace(/:(\w+)\+?/g, "{$1}")}`,
       accountCaller: auth.accountCaller,
       /**
        * Reads the body and validates it by the schema of the route; a route without one gets `{}`. Waits for a tick

@@ -178,6 +178,8 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   readonly rawQuery: RawQuery;
   /** The caller of a deployment route. On open and account routes it is the anonymous principal. */
   readonly principal: Principal;
+  /** The method and the path of the route, such as `POST /threads/{thread_id}/runs`. */
+  readonly route: string;
   /** The id of the request in log records. */
   readonly request_id: string;
   /** Resolves the caller of an account route. Throws as `Access.caller`. */

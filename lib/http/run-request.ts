@@ -2,6 +2,7 @@
 import * as v from "valibot";
 import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { CHOICES, type RunCreate, type RunOrigin } from "../runs/mod.ts";
+import type { TraceSource } from "../storage/mod.ts";
 import { MAX_URL_LENGTH } from "../webhooks/policy.ts";
 import * as parse from "./parse.ts";
 import { readIdempotencyKey, readWebhookDepth } from "./request.ts";
@@ -110,21 +111,52 @@ export const runCreate: parse.FieldSchema<RunCreate> = v.object({
 export const revalidateRun = (run: RunCreate): RunCreate =>
   parse.readObject(new TextEncoder().encode(JSON.stringify(run)), runCreate);
 
+/** A trace context that precedes that of the headers, such as that of a message. */
+export interface TraceContext {
+  readonly traceparent?: unknown;
+  readonly tracestate?: unknown;
+}
+
 /**
- * Reads the parts of a run that come from the headers: the configurable values that the options copy, and the webhook
- * depth. Adds the function that validates a run again. Throws `invalid` for a malformed depth.
+ * Reads the parts of a run that come from the headers: the configurable values that the options copy, the webhook
+ * depth, and for its trace the call and its `traceparent`. Adds the function that validates a run again. `source` is the
+ * way in which the run is created; a run of a webhook has its own. Throws `invalid` for a malformed depth.
  */
-export const readRunOriginFromHeaders = ({ request, handler }: RequestContext): RunOrigin => ({
-  configurable: handler.copyHeaders(request.headers),
-  webhook_depth: readWebhookDepth(request.headers),
-  recheck: revalidateRun,
-});
+export function readRunOriginFromHeaders(
+  { request, handler, request_id, route }: RequestContext,
+  source: TraceSource,
+  message: TraceContext = {},
+): RunOrigin {
+  const { headers } = request;
+  const webhook_depth = readWebhookDepth(headers);
+  const { traceparent, tracestate } = message;
+  const context =
+    typeof traceparent === "string"
+      ? { traceparent, tracestate }
+      : { traceparent: headers.get("traceparent") ?? undefined, tracestate: headers.get("tracestate") };
+  return {
+    configurable: handler.copyHeaders(headers),
+    webhook_depth,
+    recheck: revalidateRun,
+    trace: {
+      source: webhook_depth > 0 ? "webhook" : source,
+      ...{ route, request_id },
+      ...(context.traceparent === undefined ? {} : { traceparent: context.traceparent }),
+      ...(typeof context.tracestate === "string" ? { tracestate: context.tracestate } : {}),
+    },
+  };
+}
 
 /**
  * Reads the parts of a run that come from the request: those of the headers, and the idempotency key if there is one,
  * which is scoped to `route` and has the hash of `bytes`. Throws `invalid`.
  */
-export async function readRunOrigin(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
+export async function readRunOrigin(
+  context: RequestContext,
+  source: TraceSource,
+  bytes: Uint8Array,
+  route: string,
+): Promise<RunOrigin> {
   const idempotency = await readIdempotencyKey(context.request.headers, route, bytes);
-  return { ...readRunOriginFromHeaders(context), ...(idempotency ? { idempotency } : {}) };
+  return { ...readRunOriginFromHeaders(context, source), ...(idempotency ? { idempotency } : {}) };
 }

@@ -145,6 +145,10 @@ function createBatchOrigin({ idempotency, ...origin }: ScopedOrigin, index: numb
   return idempotency ? { ...origin, idempotency: { ...idempotency, route: `${idempotency.route}#${index}` } } : origin;
 }
 
+/** Returns an origin whose run continues no other trace, if its caller sees only some rows. */
+const limitTrace = (origin: ScopedOrigin, { filter }: Scope): ScopedOrigin =>
+  filter ? { ...origin, trace: { ...origin.trace, may_continue: false } } : origin;
+
 /** The parts of a resolved run that need no lookup. */
 type DescribedRun = Pick<
   ResolvedRun,
@@ -173,7 +177,7 @@ class RunResolver {
     return {
       ...{ scope, request, origin },
       stateless: thread_id === null && request.on_completion !== "keep",
-      run_feature_fields: features.prepare(request, origin),
+      run_feature_fields: features.prepare(request, limitTrace(origin, scope)),
       thread_feature_fields: features.thread,
       thread_id: thread_id?.toLowerCase() ?? uuidV7(environment),
       run_id: origin.run_ids?.[index] ?? uuidV7(environment),

@@ -227,7 +227,9 @@ export function createRunSearches(
       const thread_id = run.stateless ? null : run.thread_id;
       const request = toRerunRequest(run);
       const authorizedRun = authorize ? await authorize(thread_id, request, origin) : { scope, request, origin };
-      return await create(authorizedRun.scope, thread_id, authorizedRun.request, authorizedRun.origin);
+      const links = [...(authorizedRun.origin.trace?.links ?? []), { kind: "again", run_id: run.run_id } as const];
+      const trace = { ...authorizedRun.origin.trace, links };
+      return await create(authorizedRun.scope, thread_id, authorizedRun.request, { ...authorizedRun.origin, trace });
     },
   };
 }

@@ -15,6 +15,7 @@ import { stepsFeature } from "../steps/feature.ts";
 import type { FeatureName } from "../storage/features.ts";
 import { threadTtlFeature } from "../threads/ttl.ts";
 import { type TraceParts, tracesFeature } from "../traces/feature.ts";
+import type { Traces } from "../traces/traces.ts";
 import { usageFeature } from "../usage/feature.ts";
 import type { Usage } from "../usage/mod.ts";
 import { webhooksFeature } from "../webhooks/feature.ts";
@@ -42,6 +43,7 @@ export interface FeatureResources {
   readonly feedback: Feedback;
   readonly webhooks: Webhooks;
   readonly calls: DurableCalls;
+  readonly traces: Traces;
 }
 
 /** The internal resources of features, with the methods that need no caller. */

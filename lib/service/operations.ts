@@ -36,6 +36,7 @@ import {
   authorizeSearchItems,
 } from "../store/authorization.ts";
 import { authorizeCopyThread, authorizeStreamThread, createCallerThreadId } from "../threads/authorization.ts";
+import { authorizeStreamTrace } from "../traces/authorization.ts";
 import type { Usage } from "../usage/mod.ts";
 import {
   defineCustomOperation,
@@ -222,9 +223,17 @@ function toPushSubject({ thread_id, task_id }: { readonly thread_id: string; rea
   return { thread_id, action: "push", metadata: { run_ids: [task_id] } };
 }
 
+/** A trace is visible exactly if its run is. */
+const traces: ResourceOperations<Resources["traces"]> = {
+  get: defineOperation("read", "threads:read", (...[thread_id, run_id]) => ({ thread_id, run_id })),
+  stream: defineCustomOperation("stream", ["threads:read"], authorizeStreamTrace),
+  search: defineOperation("read", "threads:search", querySubject()),
+  delete: defineOperation("change", "threads:delete", (thread_id, run_id) => ({ thread_id, run_id })),
+};
+
 /** The operations of each caller, of `service.as` and of the service itself, which asks no handler. */
 export const OPERATIONS: { readonly [Name in keyof Resources]: ResourceOperations<Resources[Name]> } = {
-  ...{ assistants, threads, runs, crons, store, feedback, webhooks, calls },
+  ...{ assistants, threads, runs, crons, store, feedback, webhooks, calls, traces },
 };
 
 /** Operations that only routes use. */

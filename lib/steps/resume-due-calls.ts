@@ -62,6 +62,7 @@ export function createDueCallResumer(options: DurableCallOptions): DueCallResume
     };
     const origin = {
       call_id,
+      trace: { source: "call" },
       user_id: row.user_id,
       api_key: row.api_key,
       ...(row.auth_user ? { user: row.auth_user } : {}),

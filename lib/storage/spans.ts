@@ -46,6 +46,8 @@ export type SpanValue =
         readonly namespace: readonly string[];
         readonly task_id?: string;
       };
+      /** True if the checkpoint was deleted with a stateless run. Only in traces that are read. */
+      readonly gone?: true;
     }
   | { readonly value: Json; readonly bytes: number; readonly truncated: boolean };
 
@@ -55,6 +57,8 @@ export interface SpanLink {
   readonly run_id?: string;
   readonly trace_id?: string;
   readonly span_id?: string;
+  /** Of `fired_by`. */
+  readonly cron_id?: string;
 }
 
 /** The error of a span. `message` is present only with `traces.content: "all"`. */

@@ -18,8 +18,9 @@ import type {
 import { ContentKeeper } from "./content.ts";
 import { isSampled, parseTraceParent, toAttemptId, toClaimPrefix, toRunSpanId, toTraceId } from "./ids.ts";
 import type { TraceSettings } from "./options.ts";
+import { roundMs } from "./round-ms.ts";
 import type { SinkGroup, TraceCounters, TracedAttempt } from "./sinks.ts";
-import { roundMs, SpanRecorder } from "./span-recorder.ts";
+import { SpanRecorder } from "./span-recorder.ts";
 
 /** Spans that have waited so long make a save. */
 export const MAX_WAIT_MS = 5_000;

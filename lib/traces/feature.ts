@@ -1,9 +1,12 @@
 /** The feature of run traces: recorders of attempts, what they store, and the age of traces. */
+import { createLazyModule } from "../environment.ts";
 import type { FeatureContext, FeatureOf } from "../features/mod.ts";
 import { createTraceFeed, type TraceFeed } from "./feed.ts";
+import type { TracesOptions } from "./mod.ts";
 import { resolveTraceSettings, type TraceOptions, type TraceSettings } from "./options.ts";
-import type { CreationOrigin, createTraceOrigin, TraceRecording } from "./recording.ts";
+import type { CreationOrigin, createTraceOrigin, MetadataOfRequest, TraceRecording } from "./recording.ts";
 import type { TraceCounters } from "./sinks.ts";
+import type { InternalTraces } from "./traces.ts";
 
 interface TracesContext extends FeatureContext {
   readonly options: { readonly traces?: TraceOptions };
@@ -12,6 +15,7 @@ interface TracesContext extends FeatureContext {
 
 /** The parts of the feature that the service uses. */
 export interface TraceParts {
+  readonly traces: InternalTraces;
   readonly traceFeed: TraceFeed;
   readonly traceCounters: Readonly<TraceCounters>;
   readonly traceSettings: TraceSettings;
@@ -33,10 +37,20 @@ export function tracesFeature(context: TracesContext): FeatureOf<"traces"> & { r
   const isOff = settings.sampling === null && settings.sinks.length === 0;
   let recording: TraceRecording | undefined;
   let createOrigin: typeof createTraceOrigin | undefined;
+  let findAssistantId: TracesOptions["findAssistantId"];
+  const traces = createLazyModule<InternalTraces>({ get: true, stream: true, search: true, delete: true }, async () => {
+    const { createTraces } = await import("./mod.ts");
+    const { lease_ms } = context.settings.worker;
+    return createTraces({ ...context, settings, feed, lease_ms, findAssistantId: (id) => findAssistantId(id) });
+  });
   return {
     resources: {
-      ...{ traceFeed: feed, traceCounters: counters, traceSettings: settings },
+      ...{ traces, traceFeed: feed, traceCounters: counters, traceSettings: settings },
       flushTraces: async () => await recording?.flush(),
+    },
+    connect(parts) {
+      const { assistants } = parts as { readonly assistants: { findId: TracesOptions["findAssistantId"] } };
+      findAssistantId = assistants.findId;
     },
     async load() {
       if (isOff) return;
@@ -47,8 +61,8 @@ export function tracesFeature(context: TracesContext): FeatureOf<"traces"> & { r
       createOrigin = code.createTraceOrigin;
     },
     spans: (attempt) => recording?.createSpans(attempt),
-    prepare(_request, origin: CreationOrigin) {
-      return createOrigin ? { trace_origin: createOrigin(origin, settings.parent) } : {};
+    prepare(request: MetadataOfRequest, origin: CreationOrigin) {
+      return createOrigin ? { trace_origin: createOrigin(origin, settings.parent, request) } : {};
     },
     keep_ms: settings.retention_ms ?? KEPT_MS,
   };

@@ -1,10 +1,11 @@
 /** The recorders of a process, loaded by services that record traces. */
 import type { Environment } from "../environment.ts";
 import type { AttemptSpans, RecordedAttempt } from "../features/mod.ts";
+import type { JsonObject } from "../json.ts";
 import type { Storage, TraceOrigin } from "../storage/mod.ts";
 import { MAX_WAIT_MS, RunSpans } from "./attempt-spans.ts";
 import type { TraceFeedWriter } from "./feed.ts";
-import { parseTraceParent } from "./ids.ts";
+import { parseTraceParent, type TraceParent } from "./ids.ts";
 import type { TraceSettings } from "./options.ts";
 import { createSinkGroup, type TraceCounters } from "./sinks.ts";
 
@@ -89,20 +90,52 @@ export interface CreationOrigin {
   readonly cron_id?: string;
 }
 
+/** The members of a run request whose `traceparent` counts if the call itself has none. */
+export interface MetadataOfRequest {
+  readonly metadata?: JsonObject | null;
+  readonly config?: { readonly metadata?: unknown } | null;
+}
+
+interface IncomingContext {
+  readonly traceparent?: unknown;
+  readonly tracestate?: unknown;
+}
+
+/** Returns the first trace context that is well-formed: of the call, of the run, or of its configuration; null for none. */
+function findIncoming(
+  trace: IncomingContext,
+  { metadata, config }: MetadataOfRequest,
+): { readonly parent: TraceParent; readonly traceparent: string; readonly tracestate: string } | null {
+  for (const context of [trace, metadata, config?.metadata] as readonly (IncomingContext | null | undefined)[]) {
+    const { traceparent, tracestate } = context ?? {};
+    if (typeof traceparent !== "string") continue;
+    const parent = parseTraceParent(traceparent);
+    if (parent) return { parent, traceparent, tracestate: isTraceState(tracestate) ? tracestate : "" };
+  }
+  return null;
+}
+
+const isTraceState = (value: unknown): value is string =>
+  typeof value === "string" &&
+  value.length <= MAX_TRACESTATE_CHARS &&
+  value.split(",").every((member) => /^\s*(?:[a-z0-9][a-z0-9_\-*/@]*=[\x20-\x7e]+)?\s*$/.test(member));
+
 /** Returns the stored origin of a run. A `traceparent` that it may not continue becomes a link; a malformed one is dropped. */
 export function createTraceOrigin(
   { trace = {}, cron_id }: CreationOrigin,
-  parent: TraceSettings["parent"],
+  mode: TraceSettings["parent"],
+  request: MetadataOfRequest = {},
 ): TraceOrigin {
-  const { may_continue = true, traceparent, tracestate = "", links = [], ...origin } = trace;
-  const incoming = parent === "ignore" ? null : parseTraceParent(traceparent);
-  const continues = incoming !== null && parent === "continue" && may_continue;
-  const allLinks = incoming && !continues ? [...links, { kind: "called_by" as const, ...incoming }] : links;
+  const { may_continue = true, traceparent: _, tracestate: _state, links = [], ...origin } = trace;
+  // A cron fires by itself: its metadata belongs to no call.
+  const incoming = mode === "ignore" || cron_id !== undefined ? null : findIncoming(trace, request);
+  const continues = incoming !== null && mode === "continue" && may_continue;
+  const allLinks = incoming && !continues ? [...links, { kind: "called_by" as const, ...incoming.parent }] : links;
   return {
     source: cron_id === undefined ? "in_process" : "cron",
     ...origin,
-    ...(continues && traceparent !== undefined ? { traceparent } : {}),
-    ...(continues && tracestate !== "" && tracestate.length <= MAX_TRACESTATE_CHARS ? { tracestate } : {}),
+    ...(continues ? { traceparent: incoming.traceparent } : {}),
+    ...(continues && incoming.tracestate !== "" ? { tracestate: incoming.tracestate } : {}),
     ...(allLinks.length > 0 ? { links: allLinks } : {}),
   };
 }

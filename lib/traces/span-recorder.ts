@@ -5,6 +5,7 @@ import type { Span, SpanKind, SpanStatus, TraceTotals } from "../storage/mod.ts"
 import { toTraceName } from "../storage/traces.ts";
 import type { ContentKeeper } from "./content.ts";
 import { toSpanId } from "./ids.ts";
+import { roundMs } from "./round-ms.ts";
 
 /** A run keeps so many spans, then only failed ones up to the second number. */
 export const MAX_SPANS = 2_000;
@@ -33,9 +34,6 @@ interface RecorderOptions {
 }
 
 type Sums = { -readonly [Name in keyof TraceTotals]: number };
-
-/** Rounds to three decimals. */
-export const roundMs = (ms: number): number => Math.round(ms * 1000) / 1000;
 
 export class SpanRecorder implements TraceRecorder {
   readonly #options: RecorderOptions;

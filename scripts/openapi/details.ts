@@ -20,6 +20,7 @@ export const DETAILS: Readonly<Record<ErrorReason, string>> = {
   route_not_found: "There is nothing at this path",
   run_not_found: `Run ${RUN} not found`,
   thread_not_found: `Thread ${THREAD} not found`,
+  trace_not_found: `Run ${RUN} has no trace: none was recorded, or it was deleted`,
   event_not_awaited: "This address is not known",
   usage_disabled: "Usage reporting is not enabled",
   method_not_allowed: "GET is not allowed here: POST",

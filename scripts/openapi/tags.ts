@@ -6,6 +6,7 @@ export const TAGS: Readonly<Record<string, string>> = {
   Crons: "Schedules that start runs.",
   Store: "Values that all threads and agents share.",
   Feedback: "Scores and comments on runs, and links by which people send them.",
+  Traces: "What each run did, span by span.",
   Operations: "Lists over all threads, for the people who operate the server.",
   Usage: "How much was executed, for bills.",
   Platform: "What clients of LangSmith ask for.",

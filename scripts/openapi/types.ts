@@ -15,7 +15,8 @@ const NAMED_SCHEMAS: Readonly<Record<string, JsonObject>> = {
   JsonObject: object,
 };
 /** Numbers are counts, except those of these names. */
-const FRACTION_NAMES = /_(?:usd|seconds)$|^(?:avg|min|max)$/;
+const FRACTION_NAMES =
+  /_(?:usd|seconds)$|^(?:active|queued|suspended|start|duration|total|max|first_token)_ms$|^score$|^(?:avg|min|max)$/;
 const REFERENCE = "#/definitions/";
 
 /** Returns the schemas of types by their names. `sources` has the types of each file below `lib`. */

@@ -13,13 +13,15 @@ export const ROUTES: readonly Route[] = [...UNSUPPORTED_ROUTES, ...SERVER_ROUTES
 
 /** Loads the routes of threads and runs. The first match wins, so a fixed segment precedes a parameter at the same position. */
 async function loadAgentRoutes(): Promise<readonly Route[]> {
-  const [{ THREAD_ROUTES }, { PROTOCOL_ROUTES }, { CRON_ROUTES }, { RUN_ROUTES }] = await Promise.all([
-    import("./threads.ts"),
-    import("./protocol.ts"),
-    import("./crons.ts"),
-    import("./runs.ts"),
-  ]);
-  return [...THREAD_ROUTES, ...PROTOCOL_ROUTES, ...CRON_ROUTES, ...RUN_ROUTES];
+  const [{ THREAD_ROUTES }, { PROTOCOL_ROUTES }, { CRON_ROUTES }, { RUN_ROUTES }, { RUN_TRACE_ROUTES }] =
+    await Promise.all([
+      import("./threads.ts"),
+      import("./protocol.ts"),
+      import("./crons.ts"),
+      import("./runs.ts"),
+      import("./traces.ts"),
+    ]);
+  return [...THREAD_ROUTES, ...PROTOCOL_ROUTES, ...CRON_ROUTES, ...RUN_ROUTES, ...RUN_TRACE_ROUTES];
 }
 
 /**
@@ -37,13 +39,14 @@ const LAZY_GROUPS: readonly LazyRoutes[] = [
   { path: "/store/", load: async () => (await import("./store.ts")).STORE_ROUTES },
   {
     path: "/greenroom/",
-    /** Imports the routes of durable events and of operations. */
+    /** Imports the routes of durable events, of operations and of traces. */
     async load() {
-      const [{ EVENT_ROUTES }, { OPERATION_ROUTES }] = await Promise.all([
+      const [{ EVENT_ROUTES }, { OPERATION_ROUTES }, { TRACE_ROUTES }] = await Promise.all([
         import("./durable-events.ts"),
         import("./operations.ts"),
+        import("./traces.ts"),
       ]);
-      return [...EVENT_ROUTES, ...OPERATION_ROUTES];
+      return [...EVENT_ROUTES, ...OPERATION_ROUTES, ...TRACE_ROUTES];
     },
   },
   {

@@ -10,7 +10,7 @@ import { readRunOrigin } from "../run-request.ts";
 const OBJECT_MESSAGE = "must be a JSON object";
 
 /** The schema of an object as JSON text. */
-const objectText = v.pipe(
+export const objectText: v.GenericSchema<unknown, JsonObject> = v.pipe(
   v.string(OBJECT_MESSAGE),
   v.transform((text): unknown => {
     try {
@@ -23,7 +23,7 @@ const objectText = v.pipe(
 ) as v.GenericSchema<unknown, JsonObject>;
 
 const cursor = v.optional(parse.name);
-const limitField = (defaultLimit: number, maxLimit: number): v.GenericSchema<number | undefined> =>
+export const limitField = (defaultLimit: number, maxLimit: number): v.GenericSchema<number | undefined> =>
   v.optional(parse.integer(1, maxLimit), defaultLimit) as v.GenericSchema<number | undefined>;
 const deliveryState = parse.oneOf(["pending", "delivered", "failed"] satisfies DeliveryState[]);
 
@@ -112,7 +112,7 @@ const readCronId = ({ params }: RequestContext): string => parse.parseResourceId
 /** Creates a run like another one and responds with it. A repeated idempotency key gets the earlier run. */
 async function rerunRun(context: RequestContext): Promise<Response> {
   const run_id = readRunId(context);
-  const origin = await readRunOrigin(context, await context.bytes(), `/greenroom/runs/${run_id}/again`);
+  const origin = await readRunOrigin(context, "runs.create", await context.bytes(), `/greenroom/runs/${run_id}/again`);
   const run = await context.resources.runs.rerun(run_id, origin);
   const location = `/threads/${run.thread_id}/runs/${run.run_id}`;
   const headers: HeaderValues = { "content-location": location };

@@ -116,7 +116,11 @@ const createRunAuthorizer =
   (context: RequestContext, getRuns = async (): Promise<CallerRuns> => context.resources.runs): CommandCaller["run"] =>
   async (thread_id, params) => {
     const { permit } = await getRuns();
-    return await permit(thread_id, validateFields(params, runCreate), readRunOriginFromHeaders(context));
+    return await permit(
+      thread_id,
+      validateFields(params, runCreate),
+      readRunOriginFromHeaders(context, "thread.command"),
+    );
   };
 
 /**

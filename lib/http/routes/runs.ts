@@ -127,17 +127,23 @@ const MAX_BATCH_RUNS = 100;
 const formatRunPath = (thread_id: string | null, run_id: string): string =>
   thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
 
+/** The ways in which runs are created, by the end of the path. */
+const SOURCES = { "": "runs.create", "/stream": "runs.stream", "/wait": "runs.wait" } as const;
+
 /**
  * Reads the run that a request creates: its thread (null without one), the request and its origin. `pathSuffix` is the end of its
  * path: each route has its own idempotency keys. Throws `invalid`.
  */
-async function readNewRun(context: RequestContext, pathSuffix: string): Promise<[string | null, RunCreate, RunOrigin]> {
+async function readNewRun(
+  context: RequestContext,
+  pathSuffix: keyof typeof SOURCES,
+): Promise<[string | null, RunCreate, RunOrigin]> {
   const thread_id = readOptionalThreadId(context);
   const bytes = await context.bytes();
   const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${pathSuffix}`;
   const input = parse.readObject(bytes, runCreate, context);
   await yieldAfterLargeBody(context, bytes);
-  return [thread_id, input, await readRunOrigin(context, bytes, route)];
+  return [thread_id, input, await readRunOrigin(context, SOURCES[pathSuffix], bytes, route)];
 }
 
 /**
@@ -230,7 +236,7 @@ async function createBatch(context: RequestContext): Promise<Response> {
   }
   await yieldAfterLargeBody(context, bytes);
   return jsonResponse(
-    await context.resources.runs.createBatch(input, await readRunOrigin(context, bytes, "/runs/batch")),
+    await context.resources.runs.createBatch(input, await readRunOrigin(context, "runs.batch", bytes, "/runs/batch")),
   );
 }
 

@@ -93,6 +93,20 @@ export const runTexts: OperationTexts = {
     description:
       "Returns what a durable function has done: its steps, sleeps and waits with their results, and what it waits for now.",
   },
+  "get /threads/:thread_id/runs/:run_id/trace": {
+    description:
+      "Returns what the run did: its spans with their times, parents, tokens and errors, its sums, and when it was queued, active and suspended. An active run has the spans so far. Members without a value are absent.",
+    codes: { 404: ["run_not_found", "trace_not_found"] },
+  },
+  "get /threads/:thread_id/runs/:run_id/trace/stream": {
+    description:
+      "Streams the trace: `trace` with all so far, `span` for each span that starts or changes, which replaces the one with its id, and `end` with the trace without its spans.",
+    codes: { 404: ["run_not_found", "trace_not_found"] },
+  },
+  "delete /threads/:thread_id/runs/:run_id/trace": {
+    description: "Deletes the trace of a run that has ended, with all copied values. The run stays.",
+    codes: { 404: ["run_not_found", "trace_not_found"], 409: ["run_active"] },
+  },
   "post /threads/:thread_id/events/:name": {
     description:
       "Gives an event to the durable function of the thread. The function continues from the `wait` of this name. The event must fit the schema of the wait.",

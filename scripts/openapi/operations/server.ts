@@ -59,6 +59,20 @@ export const operationTexts: OperationTexts = {
       422: ["invalid", "idempotency_key_reused"],
     },
   },
+  "get /greenroom/traces": {
+    description:
+      "Returns the traces that match all filters, without their spans. Times and `failed` are indexed; other filters test at most 5,000 traces for each call, so a page may be short. Send `next` as `cursor` for the next page.",
+    query: { failed: false, node: "agent", limit: 10 },
+  },
+  "get /greenroom/traces/:run_id": {
+    description: "Returns the trace of a run, also of a stateless run that is no longer stored.",
+    codes: { 404: ["run_not_found", "trace_not_found"] },
+  },
+  "get /greenroom/traces/:run_id/stream": {
+    description:
+      "Streams the trace of a run: `trace` with all so far, `span` for each span that starts or changes, and `end` with the trace without its spans.",
+    codes: { 404: ["run_not_found", "trace_not_found"] },
+  },
   "get /greenroom/threads": {
     description:
       "Returns the threads with a title from their first message. `text` searches titles and ids. Send `next` as `cursor` for the next page.",

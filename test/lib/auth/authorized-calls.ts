@@ -197,6 +197,11 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "feedback.links": ({ feedback }, _ids, by) => done(feedback.links(by)),
   "feedback.revokeLink": ({ feedback }, ids, by) => feedback.revokeLink(by, ids.token_id),
 
+  "traces.get": ({ traces }, ids) => traces.get(ids.thread_id, ids.run_id),
+  "traces.stream": ({ traces }, ids) => leaveReader(traces.stream(null, ids.stateless_run_id)),
+  "traces.search": ({ traces }, { thread_id }) => traces.search({ thread_id }),
+  "traces.delete": ({ traces }, ids) => traces.delete(ids.thread_id, ids.run_id),
+
   "webhooks.list": ({ webhooks }, { thread_id }) => webhooks.list({ thread_id }),
   "webhooks.get": ({ webhooks }, ids) => webhooks.get(ids.run_id),
   "webhooks.redeliver": ({ webhooks }, ids) => webhooks.redeliver(ids.run_id),

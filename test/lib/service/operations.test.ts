@@ -45,6 +45,8 @@ const MEMBERS: { readonly [Event in AuthEvent]: Readonly<Record<keyof AuthValues
     ...{ values: true, status: true, select: true, extract: true, include: true, text: true, state: true },
     ...{ assistant_id: true, graph_id: true, thread_id: true, cron_id: true, user_id: true },
     ...{ created_after: true, created_before: true, started_after: true, started_before: true },
+    ...{ failed: true, waiting: true, min_active_ms: true, min_tokens: true },
+    ...{ node: true, tool: true, model: true, error_type: true, source: true },
   },
   "threads:create_run": {
     ...{ metadata: true, assistant_id: true, thread_id: true, run_id: true, status: true, multitask_strategy: true },

@@ -35,7 +35,7 @@ export const AG_UI_ROUTES: readonly Route[] = [
       const { run, events } = await startRun(context.resources, request, {
         ...context.service.options.http?.ag_ui,
         assistant_id: readAssistantId(context),
-        origin: readRunOriginFromHeaders(context),
+        origin: readRunOriginFromHeaders(context, "ag-ui"),
         check: (runRequest) => validateFields(runRequest, runCreate),
       });
       const frames = createReader<Frame>(async () => {

@@ -41,7 +41,7 @@ export const AI_ROUTES: readonly Route[] = [
       const stream = await startTurn(context.resources, chat, {
         assistant_id,
         members: readRunMembers(assistant_id, chat),
-        origin: readRunOriginFromHeaders(context),
+        origin: readRunOriginFromHeaders(context, "ai"),
         ...context.service.options.http?.ai,
         ...getReplayOptions(context),
       });

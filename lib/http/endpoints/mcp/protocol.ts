@@ -5,6 +5,7 @@ import { VERSION } from "../../../service.ts";
 import { isFiniteJson } from "../../../validation.ts";
 import { readJson } from "../../parse.ts";
 import { jsonResponse } from "../../respond.ts";
+import type { TraceContext } from "../../run-request.ts";
 import { type InputSchema, parseInput } from "../fields.ts";
 import {
   type McpMessage,
@@ -72,6 +73,8 @@ export interface McpRequestHeader {
   /** The client's capabilities: of the request, or in older versions of the session. */
   readonly capabilities: JsonObject;
   readonly progressToken: McpRequestId | undefined;
+  /** The trace context in `_meta`. */
+  readonly trace: TraceContext;
 }
 
 /** A validated request with the parameters of its method. */
@@ -174,7 +177,8 @@ export function checkRequest(message: RequestMessage, headers: Headers): McpRequ
     const status = loc[0] === "inputResponses" ? 400 : 200;
     return new McpError("params", `Invalid params: ${loc.join(".")} ${msg}`, { status });
   });
-  const request = { id, method, params, isModern, capabilities, progressToken: meta?.progressToken } as McpRequest;
+  const { progressToken, trace = {} } = meta ?? {};
+  const request = { id, method, params, isModern, capabilities, progressToken, trace } as McpRequest;
   if (isModern) checkName(request, headers);
   return request;
 }

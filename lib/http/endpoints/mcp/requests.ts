@@ -3,6 +3,7 @@ import * as v from "valibot";
 import { isObject, type JsonObject } from "../../../json.ts";
 import { UUID } from "../../../storage/identity.ts";
 import { anyJson, anyObject } from "../../parse.ts";
+import type { TraceContext } from "../../run-request.ts";
 import { type InputSchema, lenient, withDefault } from "../fields.ts";
 
 /** The prefix of the members of `_meta` and of the protocol's extensions. */
@@ -19,6 +20,7 @@ export interface RequestMeta {
   /** Undefined if it is absent, as before 2026. Null if it is no text. */
   readonly protocolVersion: string | null | undefined;
   readonly capabilities: JsonObject | undefined;
+  readonly trace: TraceContext;
 }
 
 const meta: InputSchema<RequestMeta> = v.pipe(
@@ -26,11 +28,14 @@ const meta: InputSchema<RequestMeta> = v.pipe(
     progressToken: lenient(rpcId),
     [`${META_PREFIX}protocolVersion`]: v.optional(v.fallback(v.nullable(v.string()), null)),
     [`${META_PREFIX}clientCapabilities`]: lenient(anyObject),
+    traceparent: lenient(v.string()),
+    tracestate: lenient(v.string()),
   }),
   v.transform((input) => ({
     progressToken: input.progressToken,
     protocolVersion: input[`${META_PREFIX}protocolVersion`],
     capabilities: input[`${META_PREFIX}clientCapabilities`],
+    trace: { traceparent: input.traceparent, tracestate: input.tracestate },
   })),
 );
 

@@ -56,7 +56,7 @@ export async function resumeProtocolRequest(
     stream_mode: firstRun.kwargs.stream_mode as StreamMode[],
   } as const;
   try {
-    const origin = { ...readRunOriginFromHeaders({ resources, ...context }), ...createResumeOrigin(newestRun) };
+    const origin = { ...readRunOriginFromHeaders({ resources, ...context }, "mcp"), ...createResumeOrigin(newestRun) };
     await resources.runs.create(thread.thread_id, run, origin);
   } catch (error) {
     // Another client has resumed meanwhile.

@@ -320,7 +320,7 @@ async function startRun(
   return await context.resources.runs.wait(
     thread_id,
     { ...run, ...disconnect },
-    { ...readRunOriginFromHeaders(context), ...origin },
+    { ...readRunOriginFromHeaders(context, "mcp", toolCall.request.trace), ...origin },
   );
 }
 

@@ -63,6 +63,12 @@ const ROWS: Readonly<Record<string, Row>> = {
   "POST /threads/:thread_id/runs/:run_id/cancel": requireExisting(202),
   "GET /threads/:thread_id/runs/:run_id/join": requireExisting(200),
   "GET /threads/:thread_id/runs/:run_id/steps": requireExisting(200),
+  "GET /threads/:thread_id/runs/:run_id/trace": requireExisting(200),
+  "GET /threads/:thread_id/runs/:run_id/trace/stream": requireExisting(200),
+  "DELETE /threads/:thread_id/runs/:run_id/trace": requireExisting(204),
+  "GET /greenroom/traces": empty({ query: ({ thread_id }) => `?thread_id=${thread_id}` }),
+  "GET /greenroom/traces/:stateless_run_id": requireExisting(200),
+  "GET /greenroom/traces/:stateless_run_id/stream": requireExisting(200),
   "POST /threads/:thread_id/events/:name": { ownStatus: 404, absent: 404, body: () => ({ sent: true }) },
   "POST /greenroom/events/:address": same(404, { sent: true }),
   "GET /threads/:thread_id/runs/:run_id/stream": requireExisting(200),
@@ -214,6 +220,7 @@ const routes = (): string[] =>
     const named = path
       .replace(":chat_id", ":thread_id")
       .replace(/^\/runs\/:run_id\/stream$/, "/runs/:stateless_run_id/stream")
+      .replace(/^\/greenroom\/traces\/:run_id/, "/greenroom/traces/:stateless_run_id")
       .replace(/^\/greenroom\/feedback\/links\/:id$/, "/greenroom/feedback/links/:token_id");
     return `${method.toUpperCase()} ${named}`;
   });
@@ -422,7 +429,10 @@ describe("ids of another tenant", () => {
           Object.keys(bobIds).map((name) => [name, "no-id"]),
         ) as unknown as ResourceIds;
         const [of, none] = [await ask(route, row, malformed), await ask(route, row, nobody())];
-        assert.deepEqual(readCode(of), readCode(none), "an id that is no UUID is as nobody's");
+        // The routes of traces name the place of what is malformed.
+        const isTrace = route.startsWith("GET /greenroom/traces/");
+        const expected = isTrace ? ["422", '"code":"invalid"'] : readCode(none);
+        assert.deepEqual(readCode(of), expected, "an id that is no UUID is as nobody's");
       }
       assert.deepEqual(await seenByAnn(annIds), before, "nothing of it has changed");
       const mine = await ask(route, row, bobIds);

@@ -1,0 +1,92 @@
+/** The spans of durable operations, from the journal of the call. They cost no write, and a replayed step makes no second span. */
+import type { JournalEntry, StepKind } from "../executor/journal.ts";
+import type { Span, SpanLink, SpanStatus } from "../storage/mod.ts";
+import { roundMs } from "./round-ms.ts";
+
+/** One use of a durable operation, with its entries in their order. */
+export interface JournalOperation {
+  readonly kind: StepKind;
+  readonly name: string;
+  readonly occurrence: number;
+  readonly entries: readonly JournalEntry[];
+}
+
+/** The run whose trace is read. */
+interface JournalRun {
+  readonly run_id: string;
+  readonly created_at: number;
+  /** The id of the span of the run. */
+  readonly span_id: string;
+  /** In the order of their claims. */
+  readonly attempts: readonly Span[];
+  /** True if the trace keeps error messages. */
+  readonly keepsMessages: boolean;
+}
+
+/**
+ * Returns the operations that a run has begun or settled, in the order of their first entries. Entries after those of the run, and
+ * operations that an earlier call has settled, are left out.
+ */
+export function listOperations(
+  entries: readonly JournalEntry[],
+  { run_id, created_at }: Pick<JournalRun, "run_id" | "created_at">,
+): readonly JournalOperation[] {
+  const last = entries.findLastIndex((entry) => entry.run_id === run_id);
+  const operations = new Map<string, JournalEntry[]>();
+  for (const entry of entries.slice(0, last + 1)) {
+    if (entry.kind === "begin" || entry.kind === "pause" || entry.phase === "dropped") continue;
+    const key = JSON.stringify([entry.kind, entry.name, entry.occurrence]);
+    const list = operations.get(key) ?? [];
+    list.push(entry);
+    operations.set(key, list);
+  }
+  return [...operations.values()]
+    .filter((list) => list.some((entry) => entry.run_id === run_id))
+    .filter((list) => !isSettled(list.at(-1)) || (list.at(-1) as JournalEntry).at >= created_at)
+    .map((list) => {
+      const { kind, name, occurrence } = list[0] as JournalEntry;
+      return { kind: kind as StepKind, name, occurrence, entries: list };
+    });
+}
+
+const isSettled = (entry: JournalEntry | undefined): boolean =>
+  entry !== undefined && entry.phase !== "begun" && entry.phase !== "failed";
+
+const STATUS: Readonly<Record<JournalEntry["phase"], SpanStatus>> = {
+  ...{ begun: "waiting", failed: "waiting", dropped: "waiting", done: "ok", error: "error", timeout: "timeout" },
+};
+
+/** Returns the span of an operation. An `ask` or `wait` that an earlier run has begun links to that run. */
+export function toOperationSpan(operation: JournalOperation, span_id: string, run: JournalRun): Span {
+  const { kind, name, entries } = operation;
+  const [first, last] = [entries[0] as JournalEntry, entries.at(-1) as JournalEntry];
+  const begun = first.began ?? first.at;
+  const start_ms = begun - run.created_at;
+  const settled = isSettled(last);
+  const end_ms = last.at - run.created_at;
+  const attempt = kind === "step" ? findAttempt(run.attempts, start_ms, end_ms) : undefined;
+  const link: SpanLink | undefined =
+    first.run_id === run.run_id ? undefined : { kind: "resumes", run_id: first.run_id };
+  const { error } = last;
+  return {
+    span_id,
+    parent_id: attempt?.span_id ?? run.span_id,
+    ...{ kind, name: name.slice(0, 200), start_ms },
+    ...(settled ? { duration_ms: roundMs(Math.max(0, end_ms - start_ms)) } : {}),
+    status: STATUS[last.phase],
+    ...(error
+      ? { error: { type: error.name, ...(run.keepsMessages ? { message: error.message.slice(0, 500) } : {}) } }
+      : {}),
+    ...(attempt ? { claim: attempt.claim as number, attempt: attempt.attempt ?? 1 } : {}),
+    ...(last.attempt === undefined ? {} : { try: last.attempt }),
+    ...(link ? { links: [link] } : {}),
+  };
+}
+
+/** Returns the attempt in which both times are. The times of a journal are whole milliseconds. */
+const findAttempt = (attempts: readonly Span[], start_ms: number, end_ms: number): Span | undefined =>
+  attempts.findLast(
+    (attempt) =>
+      attempt.start_ms <= start_ms + 1 &&
+      end_ms <= attempt.start_ms + (attempt.duration_ms ?? Number.POSITIVE_INFINITY) + 1,
+  );

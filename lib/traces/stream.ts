@@ -1,0 +1,115 @@
+/** Streams a trace while its run is active: spans from memory where the run executes here, and from the storage elsewhere. */
+import type { Environment } from "../environment.ts";
+import type { Span } from "../storage/mod.ts";
+import type { Frame } from "../streams/frames.ts";
+import { createReader, type Reader } from "../streams/log.ts";
+import type { TraceFeed } from "./feed.ts";
+import type { TraceState } from "./mod.ts";
+
+interface TraceStreamOptions {
+  readonly environment: Pick<Environment, "timer">;
+  readonly feed: TraceFeed;
+  readonly run_id: string;
+  /** Reads the trace. */
+  read(): Promise<TraceState>;
+}
+
+/** Spans from memory are sent after so many milliseconds, so that many go together. */
+const COLLECT_MS = 100;
+/** The interval of reads, which find the spans of other processes and those that are derived. */
+const READ_INTERVAL_MS = 1_000;
+
+const toFrame = (event: string, data: object | string): Frame => ({
+  id: null,
+  event,
+  data: typeof data === "string" ? data : JSON.stringify(data),
+});
+
+/** Reads the trace and returns its stream. Rejects if it cannot be read. The reader rejects if that happens later. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
+export async function streamTrace({ environment, feed, run_id, read }: TraceStreamOptions): Promise<Reader<Frame>> {
+  const sent = new Map<string, string>();
+  const collected = new Map<string, string>();
+  let wake = (): void => {};
+  let mustRead = false;
+  let hasLeft = false;
+  let isEnded = false;
+  let cancelTimers: (() => void)[] = [];
+
+  /** Adds a span from memory, as it is now. */
+  const unsubscribe = feed.subscribe(run_id, (span) => {
+    if (span) collected.set(span.span_id, JSON.stringify(span));
+    else mustRead = true;
+    wake();
+  });
+  const leave = (): void => {
+    hasLeft = true;
+    unsubscribe();
+    for (const cancel of cancelTimers) cancel();
+    wake();
+  };
+  const first = await read().catch((error: unknown) => {
+    leave();
+    throw error;
+  });
+  for (const span of first.trace.spans) sent.set(span.span_id, JSON.stringify(span));
+  let pending: Frame[] = [toFrame("trace", first.trace), ...endIfSettled(first)];
+
+  /** Returns the end of the stream once the trace changes no more. */
+  function endIfSettled({ trace: { spans: _, ...trace }, isSettled }: TraceState): Frame[] {
+    if (!isSettled) return [];
+    isEnded = true;
+    return [toFrame("end", trace)];
+  }
+
+  /** Returns a frame for a span that differs from what was sent; none for an open one that was sent as ended. */
+  function toSpanFrame(span_id: string, json: string): Frame[] {
+    const earlier = sent.get(span_id);
+    if (earlier === json) return [];
+    if (earlier !== undefined && isOpen(json) && !isOpen(earlier)) return [];
+    sent.set(span_id, json);
+    return [toFrame("span", json)];
+  }
+
+  /** Waits for a change, or until the next read is due. */
+  async function waitForChange(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    wake = resolve;
+    cancelTimers = [
+      environment.timer(READ_INTERVAL_MS, () => {
+        mustRead = true;
+        resolve();
+      }),
+    ];
+    if (collected.size === 0 && !mustRead && !hasLeft) await promise;
+    for (const cancel of cancelTimers) cancel();
+    if (hasLeft || mustRead) return;
+    // Spans come in groups.
+    await new Promise<void>((collect) => {
+      wake = () => hasLeft && collect();
+      cancelTimers = [environment.timer(COLLECT_MS, collect)];
+    });
+  }
+
+  async function next(): Promise<readonly Frame[]> {
+    while (pending.length === 0 && !isEnded && !hasLeft) {
+      await waitForChange();
+      if (hasLeft) break;
+      pending.push(...[...collected].flatMap(([span_id, json]) => toSpanFrame(span_id, json)));
+      collected.clear();
+      if (!mustRead) continue;
+      mustRead = false;
+      const state = await read();
+      pending.push(...state.trace.spans.flatMap((span) => toSpanFrame(span.span_id, JSON.stringify(span))));
+      pending.push(...endIfSettled(state));
+    }
+    const frames = hasLeft ? [] : pending;
+    pending = [];
+    if (isEnded) leave();
+    return frames;
+  }
+
+  return createReader(next, leave);
+}
+
+const isOpen = (json: string): boolean => (JSON.parse(json) as Span).status === "open";
