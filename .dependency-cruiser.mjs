@@ -153,6 +153,13 @@ const ALLOWED = [
       node("module"),
     ],
   },
+  // Its peer is optional: nothing else imports it, except the server, lazily.
+  {
+    name: "otel",
+    path: "^adapters/otel/",
+    may: ["^adapters/otel/", "^lib/traces/(?:histograms|ids)\\.ts$", inLib("json"), npm("@opentelemetry/api")],
+    types: ["^lib/(?:storage|traces)/"],
+  },
   {
     name: "studio-page",
     path: "^adapters/studio/page/",

@@ -275,8 +275,9 @@ interface ReportParts {
 /** Creates the functions for health, metrics and the server report. */
 function createReports(
   options: ServiceOptions,
-  { opened: { storage, environment, health }, parts: { worker, webhooks, crons }, calls, started }: ReportParts,
+  { opened: { storage, environment, health }, parts, calls, started }: ReportParts,
 ): Pick<Service, "info" | "healthy" | "services" | "ready" | "metrics" | "report"> {
+  const { worker, webhooks, crons } = parts;
   const { executor, worker: workerOptions, deployment } = options;
   const scope = { deployment: deployment?.name ?? "default" };
   const { concurrency } = withDefaults(DEFAULTS.worker, workerOptions);
@@ -325,6 +326,8 @@ function createReports(
         worker: worker.counters(),
         webhooks: webhooks.counters(),
         crons: crons.counters(),
+        traces: { ...parts.traceCounters },
+        histograms: parts.readHistograms(),
       };
     },
   };

@@ -75,6 +75,11 @@ const CODE_OPTIONS: Readonly<Record<string, JsonSchema | null>> = {
     items: moduleExport("`./file.ts:export`: an object that gets the spans of all runs, for example `otel()`."),
     description: "Get the spans of all runs, whatever `record` says. Default: none.",
   },
+  "traces.otel": {
+    type: "boolean",
+    description:
+      "Exports spans by OTLP, as the variables OTEL_* say. Needs @opentelemetry/sdk-node and @opentelemetry/api. Default: true if OTEL_EXPORTER_OTLP_ENDPOINT is set.",
+  },
   "webhooks.loopback": null,
   "webhooks.transport": null,
 };

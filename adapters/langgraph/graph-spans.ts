@@ -160,14 +160,16 @@ export class GraphSpans {
 
   /** Calls the work of a node. What it calls beside LangChain, such as the AI SDK, is recorded under the run that calls it. */
   runNode<Result>({ span_id }: StartedNode, work: () => Result): Result {
-    if (!this.#storage) return work();
+    const trace = this.#trace;
+    const runWork = (): Result => (trace.runIn ? trace.runIn(span_id, work) : work());
+    if (!this.#storage) return runWork();
     const context: SpanContext = {
       trace: this.#trace,
       findSpan: () => this.#findCurrentSpan() ?? span_id,
       isStopped: () => this.#stopped.aborted,
       streams: new OpenStreams(),
     };
-    return this.#storage.run(context, work);
+    return this.#storage.run(context, runWork);
   }
 
   /** Returns the span of the run that the caller is in, by the config that it inherits. */

@@ -63,6 +63,7 @@ export async function readConfigModule(file: string): Promise<FileConfig> {
     graphs: [],
     modules: {},
     sinks: [],
+    otel: undefined,
     service: pickServiceOptions(members),
     code: { agents, app: app as App | undefined, database: readDatabase(content.database, problems) },
     env,

@@ -44,6 +44,8 @@ export interface FileConfig {
   readonly modules: Readonly<Partial<Record<ModuleKey, ModuleExport>>>;
   /** The module exports that `traces.sinks` names. The options in `service` omit them. */
   readonly sinks: readonly ModuleExport[];
+  /** Whether the server starts an OTLP exporter: `traces.otel`, which the options in `service` omit. */
+  readonly otel: boolean | undefined;
   readonly service: Pick<ServiceOptions, ServiceOption>;
   /** What only a configuration in code has. Undefined for a JSON file. */
   readonly code?: ConfigCode;
@@ -223,7 +225,7 @@ export function readConfig(file: string): FileConfig {
   problems.push(...inputIssues.filter((issue) => !unsupported.includes(issue)).map(formatIssue));
   const options = pickServiceOptions(validMembers);
   const moduleOptions = isLangGraph ? withLangGraphPrefix(options) : options;
-  const { modules, sinks, service } = readModules(moduleOptions, absolute, problems);
+  const { modules, sinks, otel, service } = readModules(moduleOptions, absolute, problems);
   const warnings: string[] = [];
   const env = readEnv(content.env, absolute, problems, warnings);
   return {
@@ -232,6 +234,7 @@ export function readConfig(file: string): FileConfig {
     graphs,
     modules,
     sinks,
+    otel,
     service,
     env,
     env_file: findEnvFile(content.env, absolute),
@@ -326,7 +329,7 @@ function readModules(
   options: JsonObject,
   file: string,
   problems: string[],
-): Pick<FileConfig, "modules" | "sinks" | "service"> {
+): Pick<FileConfig, "modules" | "sinks" | "otel" | "service"> {
   const modules: [ModuleKey, ModuleExport][] = [];
   let service = options;
   for (const key of MODULE_KEYS) {
@@ -343,8 +346,15 @@ function readModules(
   }
   const index = isRecord(options.store) ? options.store.index : undefined;
   if (isRecord(index) && index.embed === undefined) problems.push("store.index.embed: missing");
-  const [paths, serviceOptions] = takeAtPath(service, ["traces", "sinks"]);
-  return { modules: Object.fromEntries(modules), sinks: readSinks(paths, file, problems), service: serviceOptions };
+  const [paths, rest] = takeAtPath(service, ["traces", "sinks"]);
+  const [otel, serviceOptions] = takeAtPath(rest, ["traces", "otel"]);
+  if (otel !== undefined && typeof otel !== "boolean") problems.push("traces.otel: must be true or false");
+  return {
+    modules: Object.fromEntries(modules),
+    sinks: readSinks(paths, file, problems),
+    otel: typeof otel === "boolean" ? otel : undefined,
+    service: serviceOptions,
+  };
 }
 
 /** Returns the module exports that the value of `traces.sinks` names. */

@@ -9,6 +9,7 @@ import { type FileConfig, isConfigModule, readConfig, requireConfigFile } from "
 import type { LocalApi } from "./local.ts";
 import type { Log } from "./log.ts";
 import { loadAgents, loadGraphs, loadModules, loadSinks } from "./modules.ts";
+import { loadExporter } from "./otel.ts";
 
 export interface Project {
   /** The configuration file's name. */
@@ -19,6 +20,8 @@ export interface Project {
   readonly app: App | undefined;
   readonly graph_ids: readonly string[];
   readonly database: OptionValue;
+  /** Where the OTLP exporter sends spans; null without one. */
+  readonly otlp_endpoint: string | null;
 }
 
 /**
@@ -65,6 +68,7 @@ export async function loadProject({
   const loaded = code ? await loadAgents(code.agents, config.file) : await loadGraphs(config.graphs, config.file);
   const { modules, problems: moduleProblems } = await loadModules(config.modules);
   const { sinks, problems: sinkProblems } = await loadSinks(config.sinks);
+  const exporter = await loadExporter(config.otel, config.file, log.write);
   const {
     "auth.path": custom,
     "store.index.embed": embed,
@@ -72,6 +76,7 @@ export async function loadProject({
     "traces.redact": redact,
   } = modules;
   const { worker, auth, store, usage, traces, webhooks } = config.service;
+  const allSinks = [...(traces?.sinks ?? []), ...sinks, ...exporter.sinks];
   const public_base_url = options.public_base_url?.value ?? config.service.public_base_url;
   const settings: Project["settings"] = {
     ...config.service,
@@ -84,7 +89,7 @@ export async function loadProject({
       ...(options.dev ? { content: "all" } : {}),
       ...traces,
       ...(redact ? { redact } : {}),
-      ...(sinks.length > 0 ? { sinks } : {}),
+      ...(allSinks.length > 0 ? { sinks: allSinks } : {}),
     },
     usage: { ...usage, ...readUsageEnabled(process.env.GREENROOM_USAGE_ENABLED) },
     public_base_url: public_base_url ?? (() => getUrl() || undefined),
@@ -94,7 +99,7 @@ export async function loadProject({
     environment: { log: log.write },
     ...(log.onRunFinished ? { onRunFinished: log.onRunFinished } : {}),
   };
-  const problems = [...config.problems, ...loaded.problems, ...moduleProblems, ...sinkProblems];
+  const problems = [...config.problems, ...loaded.problems, ...moduleProblems, ...sinkProblems, ...exporter.problems];
   /** Returns a problem with the key that the configuration has for the option. */
   const rename = (problem: string): string =>
     code
@@ -110,7 +115,8 @@ export async function loadProject({
     throw new ConfigError(problems.map(formatProblem));
   }
   const graph_ids = loaded.executor.graphs().map(({ graph_id }) => graph_id);
-  return { name, config, settings, app, graph_ids, database: chooseDatabase(options.database, code?.database) };
+  const database = chooseDatabase(options.database, code?.database);
+  return { name, config, settings, app, graph_ids, database, otlp_endpoint: exporter.endpoint };
 }
 
 /** The warnings that were logged. A reload does not repeat them. */

@@ -13,6 +13,7 @@ import { type CommandOptions, type OptionValue, redactDatabaseUrl } from "./comm
 import type { FileConfig } from "./config.ts";
 import { createLocalApi, type LocalApi } from "./local.ts";
 import { createLog, type Log, type Output } from "./log.ts";
+import { stopExporter } from "./otel.ts";
 import { type LoadProjectOptions, loadProject, type Project } from "./project.ts";
 import { installLogger } from "./sdk-logger.ts";
 
@@ -78,6 +79,7 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
   stopOnSignals(options, async (grace_ms) => {
     // It still listens: who asks is told that it is not ready, and readers stay to the end.
     await (await current).service.stop(grace_ms);
+    await stopExporter();
     if (dev) await storage.close();
     local.close();
     removeLogger();
@@ -210,6 +212,7 @@ function printStart({ project, mode, service }: ServedProject, options: CommandO
   console.log(`Database: ${redactDatabaseUrl(project.database.value)}`);
   const { organization_id, workspace_id, project_id } = service.deployment;
   if (!options.dev) console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
+  if (project.otlp_endpoint !== null) console.log(`Traces: exported to ${project.otlp_endpoint}`);
   console.log(`API: ${url}/docs`);
   console.log(`Studio: ${url}/studio/`);
   if (options.studio) console.log(`LangSmith Studio: https://smith.langchain.com/studio?baseUrl=${url}`);

@@ -30,7 +30,22 @@ export async function requeueRun({ options, claimed, spans, journal, mapper, ret
   const { storage, scope, environment } = options;
   const report = journal?.isOpen ? mapper.retryReport : mapper;
   const trace = spans?.release(createContinuedEnd("requeued", report.usage()));
-  return await retry(() => storage.requeueRun(scope, claimed.lease, environment.now(), trace));
+  return await retry(() =>
+    timeCommit({ options, spans }, () => storage.requeueRun(scope, claimed.lease, environment.now(), trace)),
+  );
+}
+
+/** Calls a commit, and notes the time that it took. */
+async function timeCommit<Result>(
+  { options: { environment }, spans }: Pick<AttemptParts, "options" | "spans">,
+  commit: () => Promise<Result>,
+): Promise<Result> {
+  if (!spans) return await commit();
+  const monotonic = environment.monotonic ?? environment.now;
+  const from = monotonic();
+  const result = await commit();
+  spans.onCommit(monotonic() - from);
+  return result;
 }
 
 /** Returns the end of an attempt whose run continues. Its claim does not count as an attempt. */
@@ -48,7 +63,9 @@ export async function suspendRun(parts: AttemptParts, suspension: Suspension): P
   const unsaved = progress.drainUnsaved();
   const trace = spans?.release(createContinuedEnd("suspended", mapper.usage()));
   const terms = { ...suspension, progress: trace ? { ...unsaved.progress, spans: trace } : unsaved.progress };
-  const suspended = await retry(() => storage.suspendRun(scope, claimed.lease, terms, environment.now()));
+  const suspended = await retry(() =>
+    timeCommit(parts, () => storage.suspendRun(scope, claimed.lease, terms, environment.now())),
+  );
   if (!suspended) return null;
   return () => {
     unsaved.publish();
@@ -96,6 +113,7 @@ export async function finishRun(parts: AttemptParts, failure: unknown): Promise<
     unsaved.publish();
     closeRunLog(parts.runLog, { status, result }, trailer, end.end_frame);
     options.features.onFinishStored(run);
+    spans?.onEndStored();
     options.onFinished?.(run, { status, ended_at: end.now, error });
   };
 }
@@ -240,7 +258,8 @@ function findThreadStatus(
  * Stores the end, with a claim for the next run in this slot, and passes the outcome to that claim. Returns false if the lease is
  * lost, true also if an earlier try took effect although it was reported as failed.
  */
-async function storeEnd({ options, slot, claimed, retry }: AttemptParts, end: FinishRun): Promise<boolean> {
+async function storeEnd(parts: AttemptParts, end: FinishRun): Promise<boolean> {
+  const { options, slot, claimed, retry } = parts;
   const { storage, scope } = options;
   let tries = 0;
   const finished = await retry(async () => {
@@ -248,7 +267,8 @@ async function storeEnd({ options, slot, claimed, retry }: AttemptParts, end: Fi
     const claim = slot.nextClaim();
     let outcome: FinishRunResult | undefined;
     try {
-      outcome = await storage.finishRun(scope, claimed.lease, claim ? { ...end, next: claim.request } : end);
+      const request = claim ? { ...end, next: claim.request } : end;
+      outcome = await timeCommit(parts, () => storage.finishRun(scope, claimed.lease, request));
     } finally {
       claim?.onResponse(outcome);
     }

@@ -38,6 +38,8 @@ export interface TraceRecorder {
   start(span: StartedSpan): string;
   /** Ends a span. Has no effect if it has ended, or was never started. A later call for the same id has no effect. */
   end(span_id: string, result: EndedSpan): void;
+  /** Calls code of the agent inside of a span, which becomes the active one of OpenTelemetry. Absent if no sink has use for it. */
+  runIn?<Result>(span_id: string, work: () => Result): Result;
   /** Notes the first token of a streamed model call. Only the first call has an effect. */
   noteFirstToken(span_id: string): void;
 }

@@ -117,6 +117,8 @@ export interface AttemptSpans {
   end(outcome: SpansEnd): TraceEnd | undefined;
   /** Ends the spans of an attempt whose run continues. Returns what is stored; undefined for nothing. */
   release(outcome: SpansEnd): TraceUpdate | undefined;
+  /** Called once the end of the run is stored. */
+  onEndStored(): void;
   /** Called once nothing more is stored. Ends the spans if they have not ended. */
   close(): void;
 }

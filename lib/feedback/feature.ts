@@ -4,6 +4,9 @@ import type { FeatureContext, FeatureOf } from "../features/mod.ts";
 import type { NewRun } from "../storage/mod.ts";
 import { createLazyFeedback } from "./lazy.ts";
 import { buildTokenUrl, findKeyProblem } from "./links.ts";
+import type { FeedbackOptions } from "./mod.ts";
+
+type ReportFeedback = NonNullable<FeedbackOptions["onStored"]>;
 
 interface FeedbackContext extends FeatureContext {
   readonly settings: {
@@ -19,8 +22,14 @@ interface FeedbackContext extends FeatureContext {
 export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback"> {
   const { environment, base_url, deployment, settings } = context;
   const { workspace_id, project_id } = deployment;
+  let report: ReportFeedback | undefined;
+  const onStored: ReportFeedback = async (stored) => await report?.(stored);
   return {
-    resources: { feedback: createLazyFeedback({ ...context, ...settings.feedback }) },
+    resources: { feedback: createLazyFeedback({ ...context, ...settings.feedback, onStored }) },
+    /** Notes who wants to know about stored feedback. */
+    connect(parts: { readonly reportFeedback?: ReportFeedback }) {
+      report = parts.reportFeedback;
+    },
     /**
      * Returns new tokens for the keys of a run, which are stored with it; an empty object without keys. Throws `invalid` for
      * wrong keys, and `public_base_url_missing`.

@@ -138,6 +138,13 @@ export interface FeedbackOptions {
   base_url(): string | undefined;
   /** True if tokens and records may name runs of other servers. */
   readonly external_runs: boolean;
+  /** Called once feedback on a run is stored for the first time. Never rejects. */
+  readonly onStored?: (stored: StoredFeedback) => Promise<void>;
+}
+
+/** What the storage has got about a run. */
+export interface StoredFeedback extends Pick<FeedbackRow, "key" | "score" | "value" | "comment" | "created_at"> {
+  readonly run_id: string;
 }
 
 /** The maximum number of submissions to one token. */
@@ -301,6 +308,7 @@ function createTokenOperations(
       const result = await storage.submitFeedback(deploymentScope, request);
       switch (result.kind) {
         case "recorded":
+          await options.onStored?.({ ...feedback, run_id });
           return id;
         case "repeated":
           if (result.same_body) return result.feedback_id;
@@ -321,7 +329,7 @@ function createTokenOperations(
 
 /** Creates the operations on feedback records. Each checks the permission in the record's workspace. */
 function createRecordOperations(
-  { storage, environment }: FeedbackOptions,
+  { storage, environment, onStored }: FeedbackOptions,
   { requireWritableTarget, requireSessionTarget }: Targets,
 ): Pick<InternalFeedback, "create" | "get" | "update" | "delete" | "list" | "stats"> {
   /**
@@ -370,6 +378,7 @@ function createRecordOperations(
       if (result.kind === "exists" && !hasSameContent(row, result.feedback)) {
         throw new ServiceError("already_exists", `Feedback ${id} already exists`);
       }
+      if (run_id !== null && result.kind !== "exists") await onStored?.({ ...row, run_id });
       return toRecord(result.feedback);
     },
 

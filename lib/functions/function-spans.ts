@@ -133,7 +133,10 @@ export class FunctionSpans {
   }
 
   #runIn<Result>(context: FunctionSpanContext, work: () => Result): Result {
-    return this.#storage ? this.#storage.run(context, work) : work();
+    const { trace } = this;
+    const span_id = context.findSpan() ?? trace.attempt_id;
+    const runWork = (): Result => (trace.runIn ? trace.runIn(span_id, work) : work());
+    return this.#storage ? this.#storage.run(context, runWork) : runWork();
   }
 }
 

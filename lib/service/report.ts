@@ -4,6 +4,8 @@ import type { WorkerCounters } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { resolveSettings, type ServiceOptions } from "../options.ts";
 import type { Storage } from "../storage/mod.ts";
+import type { HistogramFamily } from "../traces/histograms.ts";
+import type { TraceCounters } from "../traces/sinks.ts";
 import type { DeliveryCounters } from "../webhooks/sender.ts";
 import type { Readiness } from "./storage-lifecycle.ts";
 
@@ -29,6 +31,9 @@ export interface Metrics {
   readonly worker: WorkerCounters;
   readonly webhooks: DeliveryCounters;
   readonly crons: CronCounters;
+  readonly traces: Readonly<TraceCounters>;
+  /** Times and tokens of this process since its start. */
+  readonly histograms: readonly HistogramFamily[];
 }
 
 /** The answer of `GET /greenroom/server`. */

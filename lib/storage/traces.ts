@@ -31,6 +31,8 @@ export interface TraceOrigin {
   readonly traceparent?: string;
   /** At most 512 characters. */
   readonly tracestate?: string;
+  /** True if `traceparent` is that of a span for the request itself, so that sinks make none. */
+  readonly has_request_span?: boolean;
   /** Relations of the trace, such as `fired_by`. */
   readonly links?: readonly SpanLink[];
 }

@@ -16,6 +16,7 @@ import type {
   TraceUsage,
 } from "../storage/mod.ts";
 import { ContentKeeper } from "./content.ts";
+import type { RunHistograms } from "./histograms.ts";
 import { isSampled, parseTraceParent, toAttemptId, toClaimPrefix, toRunSpanId, toTraceId } from "./ids.ts";
 import type { TraceSettings } from "./options.ts";
 import { roundMs } from "./round-ms.ts";
@@ -41,6 +42,7 @@ export interface SpansContext {
   readonly lease_ms: number;
   readonly counters: TraceCounters;
   readonly sinks: SinkGroup;
+  readonly histograms: RunHistograms;
   /** Called when a span of the run starts or ends. */
   onSpan(run_id: string, span: Span): void;
   /** Called when the attempt has unsaved spans, and when it has none any more. */
@@ -70,6 +72,8 @@ export class RunSpans implements AttemptSpans {
   /** Since when spans wait for a save, by the monotonic clock; null if none does. */
   #waitingSince: number | null = null;
   #isEnded = false;
+  /** How the run has ended; null unless this attempt has ended it. */
+  #endStatus: SpansEnd["status"] | null = null;
   #usage: TraceUsage | null = null;
 
   constructor(context: SpansContext, attempt: RecordedAttempt) {
@@ -89,6 +93,7 @@ export class RunSpans implements AttemptSpans {
         ...{ claim, attempt: number, prefix: toClaimPrefix(run.run_id, claim), keeper: this.#keeper },
         now: () => this.#now(),
         onChange: (span) => this.#onChange(span),
+        ...(context.sinks.hasContext ? { runIn: (id, work) => context.sinks.runIn(id, this.#traced, work) } : {}),
       },
       // The claim was made before this process noticed it.
       {
@@ -97,6 +102,8 @@ export class RunSpans implements AttemptSpans {
         start_ms: Math.min(run.updated_at, now) - run.created_at,
       },
     );
+    // Later claims do not know since when the run was due.
+    if (claim === 1) context.histograms.onClaimed(run.graph_id, this.#traced.queued_ms);
     if (!context.sinks.isEmpty) context.sinks.start(this.recorder.attemptSpan, this.#traced);
     context.onSpan(run.run_id, this.recorder.attemptSpan);
   }
@@ -133,6 +140,8 @@ export class RunSpans implements AttemptSpans {
   }
 
   onCommit(duration_ms: number): void {
+    this.#context.histograms.onCommit(duration_ms);
+    this.#context.sinks.commit(duration_ms);
     const commits = this.#commits;
     commits.count++;
     commits.total_ms += duration_ms;
@@ -149,6 +158,7 @@ export class RunSpans implements AttemptSpans {
 
   end(outcome: SpansEnd): TraceEnd | undefined {
     this.#endSpans(outcome);
+    this.#endStatus = outcome.status;
     const { sampling } = this.#context.settings;
     if (sampling === null) return undefined;
     const isFailed = outcome.status === "error" || outcome.status === "timeout";
@@ -166,6 +176,11 @@ export class RunSpans implements AttemptSpans {
     const update = this.#createUpdate(true);
     if (!this.#isSampled) return { ...update, parts: [], contents: [] };
     return { ...update, parts: this.#createParts(), contents: this.#keeper.drain() };
+  }
+
+  onEndStored(): void {
+    const { graph_id } = this.#traced;
+    if (this.#endStatus) this.#context.histograms.onRunEnded(graph_id, this.#endStatus, this.#activeMs());
   }
 
   close(): void {
@@ -194,6 +209,7 @@ export class RunSpans implements AttemptSpans {
     if (isStart || span.kind === "commit") counters.spans++;
     const waits = span.kind !== "attempt" && span.kind !== "commit" && !this.#isEnded;
     if (waits && this.#waitingSince === null) this.#setWaiting(true);
+    if (!isStart) this.#context.histograms.onSpanEnded(span);
     if (!sinks.isEmpty) {
       if (isStart || span.kind === "commit") sinks.start(span, this.#traced);
       if (!isStart) sinks.end(span, this.#traced, span.kind === "attempt" ? this.#usage : null);

@@ -2,9 +2,10 @@
 import { createLazyModule } from "../environment.ts";
 import type { FeatureContext, FeatureOf } from "../features/mod.ts";
 import { createTraceFeed, type TraceFeed } from "./feed.ts";
+import type { HistogramFamily } from "./histograms.ts";
 import type { TracesOptions } from "./mod.ts";
 import { resolveTraceSettings, type TraceOptions, type TraceSettings } from "./options.ts";
-import type { CreationOrigin, createTraceOrigin, MetadataOfRequest, TraceRecording } from "./recording.ts";
+import type { CreationOrigin, MetadataOfRequest, RunFeedback, TraceRecording } from "./recording.ts";
 import type { TraceCounters } from "./sinks.ts";
 import type { InternalTraces } from "./traces.ts";
 
@@ -21,22 +22,25 @@ export interface TraceParts {
   readonly traceSettings: TraceSettings;
   /** Waits for the sinks. */
   flushTraces(): Promise<void>;
+  /** Returns the histograms of this process; none before it has started. */
+  readHistograms(): readonly HistogramFamily[];
+  /** Tells the sinks about stored feedback. Never rejects. */
+  reportFeedback(feedback: RunFeedback): Promise<void>;
 }
 
 /** Older than every trace. */
 const KEPT_MS = 4_320_000_000_000_000;
 
 /**
- * Creates the feature. Its code is loaded when the service starts, unless nothing is recorded: with `record: "none"` and without sinks,
- * runs have no recorder.
+ * Creates the feature. Its code is loaded when the service starts. With `record: "none"` nothing is stored, but spans are recorded in
+ * memory, because metrics need them.
  */
 export function tracesFeature(context: TracesContext): FeatureOf<"traces"> & { readonly resources: TraceParts } {
   const settings = resolveTraceSettings(context.options.traces);
   const counters: TraceCounters = { spans: 0, dropped: 0, bytes: 0, redact_failed: 0, sink_failed: 0 };
   const feed = createTraceFeed();
-  const isOff = settings.sampling === null && settings.sinks.length === 0;
+  const hasTraces = settings.sampling !== null || settings.sinks.length > 0;
   let recording: TraceRecording | undefined;
-  let createOrigin: typeof createTraceOrigin | undefined;
   let findAssistantId: TracesOptions["findAssistantId"];
   const traces = createLazyModule<InternalTraces>({ get: true, stream: true, search: true, delete: true }, async () => {
     const { createTraces } = await import("./mod.ts");
@@ -47,22 +51,22 @@ export function tracesFeature(context: TracesContext): FeatureOf<"traces"> & { r
     resources: {
       ...{ traces, traceFeed: feed, traceCounters: counters, traceSettings: settings },
       flushTraces: async () => await recording?.flush(),
+      readHistograms: () => recording?.readHistograms() ?? [],
+      reportFeedback: async (feedback) => await recording?.reportFeedback(feedback),
     },
     connect(parts) {
       const { assistants } = parts as { readonly assistants: { findId: TracesOptions["findAssistantId"] } };
       findAssistantId = assistants.findId;
     },
     async load() {
-      if (isOff) return;
       const code = await import("./recording.ts");
       const { lease_ms } = context.settings.worker;
       const { deployment } = context.scope;
       recording = code.createTraceRecording({ ...context, settings, lease_ms, deployment, counters, feed });
-      createOrigin = code.createTraceOrigin;
     },
     spans: (attempt) => recording?.createSpans(attempt),
     prepare(request: MetadataOfRequest, origin: CreationOrigin) {
-      return createOrigin ? { trace_origin: createOrigin(origin, settings.parent, request) } : {};
+      return recording && hasTraces ? { trace_origin: recording.createOrigin(origin, request) } : {};
     },
     keep_ms: settings.retention_ms ?? KEPT_MS,
   };

@@ -23,6 +23,9 @@ export const toSpanId = (prefix: string, n: number): string => `${prefix}${n.toS
 /** Returns the id of the span of the attempt that has this claim. */
 export const toAttemptId = (run_id: string, claim: number): string => toSpanId(toClaimPrefix(run_id, claim), 1);
 
+/** Returns the id of the span of the request that created a run. No claim has its prefix. */
+export const toRequestSpanId = (run_id: string): string => toSpanId(toClaimPrefix(run_id, 0), 1);
+
 /** Returns true if a run is among the share `sample` of all runs. */
 export const isSampled = (run_id: string, sample: number): boolean =>
   sample >= 1 || Number.parseInt(toClaimPrefix(run_id, 0), 16) < sample * 2 ** 32;

@@ -5,9 +5,10 @@ import type { JsonObject } from "../json.ts";
 import type { Storage, TraceOrigin } from "../storage/mod.ts";
 import { MAX_WAIT_MS, RunSpans } from "./attempt-spans.ts";
 import type { TraceFeedWriter } from "./feed.ts";
-import { parseTraceParent, type TraceParent } from "./ids.ts";
+import { type HistogramFamily, RunHistograms } from "./histograms.ts";
+import { parseTraceParent, type TraceParent, toAttemptId, toTraceId } from "./ids.ts";
 import type { TraceSettings } from "./options.ts";
-import { createSinkGroup, type TraceCounters } from "./sinks.ts";
+import { createSinkGroup, type SinkGroup, type TraceCounters, type TracedFeedback } from "./sinks.ts";
 
 interface RecordingContext {
   readonly storage: Storage;
@@ -19,10 +20,19 @@ interface RecordingContext {
   readonly feed: TraceFeedWriter;
 }
 
+/** Feedback on a run, as it is stored. */
+export type RunFeedback = Omit<TracedFeedback, "trace_id" | "attempt_id">;
+
 /** What runs of this process record. */
 export interface TraceRecording {
   /** Creates the recorder of an attempt, and opens the feed of its run. */
   createSpans(attempt: RecordedAttempt): AttemptSpans;
+  /** Returns the stored origin of a run. */
+  createOrigin(origin: CreationOrigin, request: MetadataOfRequest): TraceOrigin;
+  /** Tells the sinks about stored feedback. Reads the run first. Does nothing without sinks or for an unknown run; never rejects. */
+  reportFeedback(feedback: RunFeedback): Promise<void>;
+  /** Returns the histograms of this process. */
+  readHistograms(): readonly HistogramFamily[];
   /** Waits for the sinks. */
   flush(): Promise<void>;
 }
@@ -30,10 +40,40 @@ export interface TraceRecording {
 /** The interval at which attempts with unsaved spans are looked at: the time above `MAX_WAIT_MS` at most. */
 const CHECK_INTERVAL_MS = MAX_WAIT_MS / 10;
 
+/** Returns the origin with the span in which the caller creates the run, unless the run continues another trace. */
+function continueActiveSpan(created: TraceOrigin, mode: TraceSettings["parent"], sinks: SinkGroup): TraceOrigin {
+  const traceparent = mode === "ignore" ? undefined : sinks.findActiveTraceParent();
+  const active = parseTraceParent(traceparent);
+  const incoming = parseTraceParent(created.traceparent);
+  // A caller's trace is continued, also where the HTTP server does not know of it.
+  if (traceparent === undefined || !active || (incoming && incoming.trace_id !== active.trace_id)) return created;
+  const { tracestate: _, ...members } = created;
+  return { ...members, traceparent, has_request_span: true };
+}
+
+/** Tells the sinks about feedback, with the ids of its run. Reads the run first. Never rejects. */
+async function reportFeedback(
+  { run_id, key, score, value, comment, created_at }: RunFeedback,
+  { storage, deployment, environment }: Pick<RecordingContext, "storage" | "deployment" | "environment">,
+  sinks: SinkGroup,
+): Promise<void> {
+  if (sinks.isEmpty) return;
+  try {
+    const run = await storage.getRun({ deployment }, run_id);
+    if (!run) return;
+    const trace_id = parseTraceParent(run.trace_origin?.traceparent)?.trace_id ?? toTraceId(run.run_id);
+    const attempt_id = run.claims > 0 ? toAttemptId(run.run_id, run.claims) : null;
+    sinks.feedback({ run_id: run.run_id, trace_id, attempt_id, key, score, value, comment, created_at });
+  } catch (error) {
+    environment.log({ level: "warn", message: "feedback did not reach the trace sinks", run_id, error });
+  }
+}
+
 /** Creates the recording. One timer for all attempts saves the spans that have waited long enough. */
 export function createTraceRecording({ feed, ...context }: RecordingContext): TraceRecording {
   const { environment, settings, counters } = context;
   const sinks = createSinkGroup(settings.sinks, environment, counters);
+  const histograms = new RunHistograms();
   const waiting = new Set<RunSpans>();
   let isScheduled = false;
 
@@ -51,7 +91,7 @@ export function createTraceRecording({ feed, ...context }: RecordingContext): Tr
   }
 
   const shared = {
-    ...{ ...context, sinks },
+    ...{ ...context, sinks, histograms },
     onSpan: feed.publish,
     setWaiting(spans: RunSpans, isWaiting: boolean) {
       if (!isWaiting) waiting.delete(spans);
@@ -63,6 +103,11 @@ export function createTraceRecording({ feed, ...context }: RecordingContext): Tr
   };
 
   return {
+    createOrigin: (origin, request) =>
+      continueActiveSpan(createTraceOrigin(origin, settings.parent, request), settings.parent, sinks),
+    reportFeedback: (feedback) => reportFeedback(feedback, context, sinks),
+    readHistograms: () => histograms.read(),
+    flush: () => sinks.flush(),
     createSpans(attempt) {
       const list = () => spans.recorder.list();
       const spans: RunSpans = new RunSpans(
@@ -78,7 +123,6 @@ export function createTraceRecording({ feed, ...context }: RecordingContext): Tr
       feed.open(spans.run_id, list);
       return spans;
     },
-    flush: () => sinks.flush(),
   };
 }
 

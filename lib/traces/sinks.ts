@@ -1,5 +1,6 @@
 /** Sinks, which get the spans of this process while they start and end, and the counters of traces. */
 import type { Environment } from "../environment.ts";
+import type { Json } from "../json.ts";
 import type { Span, SpanLink, TraceOrigin, TraceUsage } from "../storage/mod.ts";
 
 /** The attempt to which a span belongs. */
@@ -23,6 +24,21 @@ export interface TracedAttempt {
   readonly origin: TraceOrigin;
 }
 
+/** Feedback on a run. */
+export interface TracedFeedback {
+  readonly run_id: string;
+  /** 32 hexadecimal digits. */
+  readonly trace_id: string;
+  /** The id of the span of the run's last attempt; null before the first. */
+  readonly attempt_id: string | null;
+  readonly key: string;
+  readonly score: number | boolean | null;
+  readonly value: Json;
+  readonly comment: string | null;
+  /** Milliseconds since 1970. */
+  readonly created_at: number;
+}
+
 /**
  * Gets the spans of all runs that this process executes, also of those that are not stored. Its methods are called between two steps of
  * an agent, so they must return at once. What they throw is logged.
@@ -32,6 +48,14 @@ export interface TraceSink {
   onSpanStarted?(span: Span, attempt: TracedAttempt): void;
   /** Called when a span ends. For the attempt, `usage` is what it has reported. */
   onSpanEnded?(span: Span, attempt: TracedAttempt, usage: TraceUsage | null): void;
+  /** Called after each save of an attempt, with the time that it took. */
+  onCommit?(duration_ms: number): void;
+  /** Called when feedback on a run is stored. */
+  onFeedback?(feedback: TracedFeedback): void;
+  /** Calls code of an agent inside of a span, and returns its result. It must call `work` once. */
+  runIn?<Result>(span_id: string, attempt: TracedAttempt, work: () => Result): Result;
+  /** Returns the `traceparent` of the span in which the caller creates a run; undefined for none. */
+  getActiveTraceParent?(): string | undefined;
   /** Called when the service stops, after the last span. */
   flush?(): Promise<void>;
 }
@@ -55,6 +79,14 @@ export interface SinkGroup {
   readonly isEmpty: boolean;
   start(span: Span, attempt: TracedAttempt): void;
   end(span: Span, attempt: TracedAttempt, usage: TraceUsage | null): void;
+  commit(duration_ms: number): void;
+  feedback(feedback: TracedFeedback): void;
+  /** True if a sink wants to run code of agents inside of spans. */
+  readonly hasContext: boolean;
+  /** Calls `work` inside of a span of all sinks that have contexts. Throws only what `work` throws. */
+  runIn<Result>(span_id: string, attempt: TracedAttempt, work: () => Result): Result;
+  /** Returns the `traceparent` of the first sink that knows one. */
+  findActiveTraceParent(): string | undefined;
   flush(): Promise<void>;
 }
 
@@ -77,6 +109,28 @@ export function createSinkGroup(
     environment.log({ level: "warn", message: "a trace sink failed", error });
   }
 
+  /** Calls `work` through a sink; directly if the sink throws before. */
+  function runOnce<Result>(sink: TraceSink, span_id: string, attempt: TracedAttempt, work: () => Result): Result {
+    let outcome: { readonly value: Result } | { readonly thrown: unknown } | undefined;
+    const run = (): Result => {
+      try {
+        const value = work();
+        outcome = { value };
+        return value;
+      } catch (thrown) {
+        outcome = { thrown };
+        throw thrown;
+      }
+    };
+    try {
+      return sink.runIn ? sink.runIn(span_id, attempt, run) : run();
+    } catch (error) {
+      if (outcome && "thrown" in outcome) throw outcome.thrown;
+      report(error);
+      return outcome ? outcome.value : work();
+    }
+  }
+
   function call(run: (sink: TraceSink) => void): void {
     for (const sink of sinks) {
       try {
@@ -89,6 +143,24 @@ export function createSinkGroup(
 
   return {
     isEmpty: sinks.length === 0,
+    hasContext: sinks.some(({ runIn }) => runIn),
+    commit: (duration_ms) => call((sink) => sink.onCommit?.(duration_ms)),
+    feedback: (feedback) => call((sink) => sink.onFeedback?.(feedback)),
+    runIn(span_id, attempt, work) {
+      const runs = sinks.reduce(
+        (inner, sink) => (sink.runIn ? () => runOnce(sink, span_id, attempt, inner) : inner),
+        work,
+      );
+      return runs();
+    },
+    findActiveTraceParent() {
+      const found: string[] = [];
+      call((sink) => {
+        const active = sink.getActiveTraceParent?.();
+        if (active !== undefined) found.push(active);
+      });
+      return found[0];
+    },
     start: (span, attempt) => call((sink) => sink.onSpanStarted?.(span, attempt)),
     end: (span, attempt, usage) => call((sink) => sink.onSpanEnded?.(span, attempt, usage)),
     async flush() {

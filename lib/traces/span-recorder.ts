@@ -31,6 +31,8 @@ interface RecorderOptions {
   now(): number;
   /** Called when a span starts or ends, also for spans that are not kept. */
   onChange(span: Span): void;
+  /** Calls `work` inside of a span of the sinks; undefined if none has use for it. */
+  readonly runIn?: TraceRecorder["runIn"];
 }
 
 type Sums = { -readonly [Name in keyof TraceTotals]: number };
@@ -43,6 +45,7 @@ export class SpanRecorder implements TraceRecorder {
   #unsaved = new Set<MutableSpan>();
   #count = 0;
   readonly attempt_id: string;
+  readonly runIn?: TraceRecorder["runIn"];
   /** The span of the attempt. Not among the open spans, because sources cannot end it. */
   readonly attemptSpan: MutableSpan;
   kept = 0;
@@ -53,6 +56,7 @@ export class SpanRecorder implements TraceRecorder {
   constructor(options: RecorderOptions, attempt: Pick<Span, "name" | "start_ms"> & { readonly parent_id: string }) {
     this.#options = options;
     this.attempt_id = this.#nextId();
+    if (options.runIn) this.runIn = options.runIn;
     this.attemptSpan = {
       span_id: this.attempt_id,
       parent_id: attempt.parent_id,

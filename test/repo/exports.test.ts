@@ -100,6 +100,7 @@ describe("exports", () => {
     assert.ok((await names("adapters/postgres/mod.ts")).includes("postgres"));
     assert.ok((await names("adapters/langgraph/mod.ts")).includes("langgraph"));
     assert.deepEqual((await names("adapters/steps.ts")).sort(), ["ReplayMismatch", "StepError", "sleep", "wait"]);
+    assert.deepEqual((await names("adapters/otel/mod.ts")).sort(), ["otel", "traceIds"]);
     const testing = await names("test/suite/mod.ts");
     for (const name of ["storageSuite", "testService", "catchWebhooks"]) assert.ok(testing.includes(name), name);
   });

@@ -93,6 +93,23 @@ export interface Fake {
 }
 
 export const METRICS: Metrics = {
+  traces: { spans: 12, dropped: 1, bytes: 2048, redact_failed: 3, sink_failed: 4 },
+  histograms: [
+    {
+      ...{ name: "tool_duration_seconds", help: "Time of executions of tools" },
+      samples: [
+        {
+          labels: { tool: 'say "hi"\n', outcome: "ok" },
+          buckets: [
+            { le: 0.005, count: 1 },
+            { le: 1, count: 3 },
+          ],
+          ...{ sum: 4.5, count: 4 },
+        },
+      ],
+    },
+    { name: "commit_seconds", help: "Time of saves of attempts", samples: [] },
+  ],
   uptime_seconds: 12.5,
   draining: false,
   standby: true,

@@ -5,7 +5,8 @@ import { systemEnvironment } from "../../../lib/environment.ts";
 import { serviceInternals } from "../../../lib/service.ts";
 import type { ClaimedRun, Span, TraceOrigin } from "../../../lib/storage/mod.ts";
 import { tracesFeature } from "../../../lib/traces/feature.ts";
-import type { TracedAttempt, TraceSink } from "../../../lib/traces/sinks.ts";
+import { toAttemptId, toTraceId } from "../../../lib/traces/ids.ts";
+import { createSinkGroup, type TracedAttempt, type TracedFeedback, type TraceSink } from "../../../lib/traces/sinks.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 import { createClockedService, createFaultyStorage } from "../../support/faulty.ts";
 import { ask, graph, state } from "../engine/attempt.harness.ts";
@@ -159,6 +160,111 @@ describe("a sink", () => {
     await run();
     assert.equal(count(), 2);
   });
+});
+
+describe("what a sink may do beside", () => {
+  it("runs code of agents inside of spans, and gets commits and feedback", async () => {
+    const calls: string[] = [];
+    const feedback: TracedFeedback[] = [];
+    const sink: TraceSink = {
+      onSpanEnded() {},
+      runIn(_span_id, { graph_id }, work) {
+        calls.push(`in ${graph_id}`);
+        return work();
+      },
+      onCommit: () => void calls.push("commit"),
+      onFeedback: (stored) => void feedback.push(stored),
+    };
+    const { storage } = createFaultyStorage();
+    await using test = await testService({
+      storage,
+      agents: { plain: () => "done" },
+      traces: { sinks: [{ onSpanEnded() {} }, sink] },
+    });
+    const { thread_id } = await test.service.threads.create();
+    const { run, result } = await test.service.runs.wait(thread_id, ask("plain"));
+    await result;
+    const body = { run_id: run.run_id, key: "helpful", score: 1, value: "yes", comment: "good" };
+    const response = await test.fetch("http://greenroom/api/v1/feedback", {
+      method: "POST",
+      body: JSON.stringify(body),
+    });
+    assert.equal(response.status, 200);
+    assert.ok(calls.includes("in plain"));
+    assert.ok(calls.includes("commit"));
+    const { created_at, ...stored } = feedback[0] as TracedFeedback;
+    assert.deepEqual(stored, {
+      ...{ run_id: run.run_id, trace_id: toTraceId(run.run_id), attempt_id: toAttemptId(run.run_id, 1) },
+      ...{ key: "helpful", score: 1, value: "yes", comment: "good" },
+    });
+    assert.ok(created_at >= Date.parse(String(run.created_at)));
+    assert.equal(feedback.length, 1);
+  });
+
+  it("throws into no run: work is called once, and its error is the one that counts", () => {
+    const counters = { sink_failed: 0 };
+    const logged: string[] = [];
+    const environment = { now: () => 0, log: ({ message }: { message: string }) => void logged.push(message) };
+    const before: TraceSink = {
+      runIn() {
+        throw new Error("sink");
+      },
+    };
+    const after: TraceSink = {
+      runIn(_id, _attempt, work) {
+        work();
+        throw new Error("sink");
+      },
+    };
+    let count = 0;
+    const attempt = {} as TracedAttempt;
+    for (const sink of [before, after]) {
+      const group = createSinkGroup([sink], environment, counters);
+      assert.equal(group.hasContext, true);
+      assert.equal(
+        group.runIn("1", attempt, () => ++count),
+        count,
+      );
+    }
+    assert.deepEqual([count, counters.sink_failed, logged.length], [2, 2, 2]);
+    const failing = (): never => {
+      throw new RangeError("work");
+    };
+    assert.throws(() => createSinkGroup([after], environment, counters).runIn("1", attempt, failing), RangeError);
+    assert.equal(createSinkGroup([{ onSpanEnded() {} }], environment, counters).hasContext, false);
+  });
+
+  it("names the span in which a run is created, which the run then continues", async () => {
+    const ids = { trace_id: "0af7651916cd43dd8448eb211c80319c", span_id: "b7ad6b7169203331" };
+    const traceparent = `00-${ids.trace_id}-${ids.span_id}-01`;
+    const { storage } = createFaultyStorage();
+    const sinks: TraceSink[] = [{ onSpanEnded() {}, getActiveTraceParent: () => traceparent }];
+    await using test = await testService({ storage, executor: toolCall, traces: { sinks } });
+    const { run, result } = await test.service.runs.wait(null, ask("g"));
+    await result;
+    const trace = await storage.getRunTrace(scope, run.run_id);
+    assert.equal(trace?.head.trace_id, ids.trace_id);
+  });
+});
+
+describe("the histograms of a service", () => {
+  for (const record of ["all", "none"] as const) {
+    it(`count runs, tools and commits if ${record === "all" ? "all runs are" : "nothing is"} stored`, async () => {
+      const { storage } = createFaultyStorage();
+      await using test = await testService({ storage, executor: toolCall, traces: { record } });
+      for (let index = 0; index < 3; index++) await (await test.service.runs.wait(null, ask("g"))).result;
+      const { histograms, traces } = await test.service.metrics();
+      const counts = Object.fromEntries(
+        histograms.map(({ name, samples }) => [name, samples.map(({ labels, count }) => [labels, count])]),
+      );
+      assert.deepEqual(counts["queue_wait_seconds"], [[{ graph: "g" }, 3]]);
+      assert.deepEqual(counts["run_active_seconds"], [[{ graph: "g", status: "success" }, 3]]);
+      assert.deepEqual(counts["tool_duration_seconds"], [[{ tool: "weather", outcome: "error" }, 3]]);
+      assert.deepEqual(counts["model_duration_seconds"], []);
+      assert.ok((histograms.at(-1)?.samples[0]?.count ?? 0) >= 3);
+      assert.equal(traces.spans, 3);
+    });
+  }
 });
 
 describe("the content of a trace", () => {

@@ -1,0 +1,98 @@
+/** The OTLP exporter of the stand-alone server: the OpenTelemetry SDK that the project has installed, with the sink that feeds it. */
+import { createRequire } from "node:module";
+import process from "node:process";
+import { pathToFileURL } from "node:url";
+import type { ServiceOptions } from "../../lib/mod.ts";
+import type { Log } from "./log.ts";
+
+type Sink = NonNullable<NonNullable<ServiceOptions["traces"]>["sinks"]>[number];
+
+/** What is used of `@opentelemetry/sdk-node`. */
+interface NodeSdk {
+  start(): void;
+  shutdown(): Promise<void>;
+}
+interface SdkModule {
+  readonly NodeSDK: new (configuration: { readonly serviceName?: string; readonly idGenerator: object }) => NodeSdk;
+}
+
+/** A running exporter. */
+interface Exporter {
+  readonly sink: Sink;
+  readonly sdk: NodeSdk;
+}
+
+/** The exporter of this process. It outlives reloads, because an SDK can be registered once. */
+let exporter: Exporter | undefined;
+
+const SDK_PACKAGE = "@opentelemetry/sdk-node";
+const API_PACKAGE = "@opentelemetry/api";
+const DEFAULT_ENDPOINT = "http://localhost:4318";
+/** The time that the last spans have to leave at shutdown. */
+const SHUTDOWN_MS = 5_000;
+
+/** Returns the URL that spans go to, without a user and password. */
+function readEndpoint(): string {
+  const { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT } = process.env;
+  const endpoint = OTEL_EXPORTER_OTLP_TRACES_ENDPOINT || OTEL_EXPORTER_OTLP_ENDPOINT || DEFAULT_ENDPOINT;
+  return endpoint.replace(/\/\/[^/@]*@/, "//");
+}
+
+/** Starts the SDK of the project. Rejects if its packages are not installed. */
+async function startExporter(config: string): Promise<Exporter> {
+  const path = createRequire(config).resolve(SDK_PACKAGE);
+  const { NodeSDK } = (await import(pathToFileURL(path).href)) as SdkModule;
+  const { otel, traceIds } = await import("../otel/mod.ts");
+  const { OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES = "" } = process.env;
+  const isNamed = Boolean(OTEL_SERVICE_NAME) || /(?:^|,)\s*service\.name=/.test(OTEL_RESOURCE_ATTRIBUTES);
+  const sdk = new NodeSDK({ ...(isNamed ? {} : { serviceName: "greenroom" }), idGenerator: traceIds() });
+  sdk.start();
+  return { sink: otel(), sdk };
+}
+
+/** The result of `loadExporter`. */
+export interface LoadedExporter {
+  /** The sink for the service; none without an exporter. */
+  readonly sinks: readonly Sink[];
+  /** Where spans go, for the line at the start; null without an exporter. */
+  readonly endpoint: string | null;
+  readonly problems: readonly string[];
+}
+
+/**
+ * Starts the exporter, at the first call, if `enabled` is true, or if it is undefined and `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Packages
+ * that are missing are a problem in the first case and a warning in the second.
+ */
+export async function loadExporter(
+  enabled: boolean | undefined,
+  config: string,
+  write: Log["write"],
+): Promise<LoadedExporter> {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SDK_DISABLED = "" } = process.env;
+  const isWanted = (enabled ?? Boolean(OTEL_EXPORTER_OTLP_ENDPOINT)) && OTEL_SDK_DISABLED.toLowerCase() !== "true";
+  const none = { sinks: [], endpoint: null, problems: [] };
+  if (!isWanted) return none;
+  try {
+    exporter ??= await startExporter(config);
+    return { sinks: [exporter.sink], endpoint: readEndpoint(), problems: [] };
+  } catch (error) {
+    const isMissing = /^(?:ERR_)?MODULE_NOT_FOUND$/.test(String((error as { readonly code?: unknown }).code));
+    const reason = isMissing
+      ? `needs ${SDK_PACKAGE} and ${API_PACKAGE}: npm install ${SDK_PACKAGE} ${API_PACKAGE}`
+      : `the exporter did not start: ${error instanceof Error ? error.message : String(error)}`;
+    if (enabled) return { ...none, problems: [`traces.otel: ${reason}`] };
+    write({ level: "warn", message: `OTEL_EXPORTER_OTLP_ENDPOINT: ${reason}` });
+    return none;
+  }
+}
+
+/** Sends what is left and stops the exporter, if there is one. Resolves after 5 s at the latest. Never rejects. */
+export async function stopExporter(): Promise<void> {
+  if (!exporter) return;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const timeout = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, SHUTDOWN_MS);
+  });
+  await Promise.race([exporter.sdk.shutdown().catch(() => {}), timeout]);
+  clearTimeout(timer);
+}
