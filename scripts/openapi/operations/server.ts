@@ -62,7 +62,7 @@ export const operationTexts: OperationTexts = {
   "get /greenroom/traces": {
     description:
       "Returns the traces that match all filters, without their spans. Times and `failed` are indexed; other filters test at most 5,000 traces for each call, so a page may be short. Send `next` as `cursor` for the next page.",
-    query: { failed: false, node: "agent", limit: 10 },
+    query: { failed: false, graph_id: "agent", limit: 10 },
   },
   "get /greenroom/traces/:run_id": {
     description: "Returns the trace of a run, also of a stateless run that is no longer stored.",

@@ -86,6 +86,8 @@ export interface Fake {
   readonly result: PromiseWithResolvers<Json>;
   /** The number of readers of a result that have left. */
   readonly leaves: () => number;
+  /** What the origins of new runs say for their traces. The calls omit it. */
+  readonly origins: JsonObject[];
   /** The number of pending timers. */
   readonly timers: () => number;
   /** Fires every pending timer of at most `ms`. */
@@ -147,8 +149,17 @@ export interface FakeOptions extends HandlerOptions {
   readonly answers?: Readonly<Record<string, (...args: unknown[]) => unknown>>;
 }
 
+/** Returns an argument without the member `trace` of an origin, which is added to `origins`. */
+function takeTrace(arg: unknown, origins: JsonObject[]): unknown {
+  if (typeof arg !== "object" || arg === null || !("trace" in arg)) return arg;
+  const { trace, ...rest } = arg;
+  origins.push(trace as JsonObject);
+  return rest;
+}
+
 export function fake(options: FakeOptions = {}): Fake {
   const calls: unknown[][] = [];
+  const origins: JsonObject[] = [];
   const log: LogRecord[] = [];
   const runLog = new RunEvents();
   const result = Promise.withResolvers<Json>();
@@ -180,6 +191,7 @@ export function fake(options: FakeOptions = {}): Fake {
     "threads.search": () => ({ items: [{ thread_id: THREAD }], total: 1, next: null }),
     "threads.count": () => 1,
     "threads.history": () => [],
+    "traces.stream": () => runLog.stream(run(THREAD)).frames,
     "threads.stream": () => runLog.stream(run(THREAD)).frames,
     ...options.answers,
   };
@@ -214,7 +226,8 @@ export function fake(options: FakeOptions = {}): Fake {
             if (key === "threads.searchEach") return await searchEach(...(args as Parameters<typeof searchEach>));
             if (key === "threads.historyEach") return await historyEach(...(args as Parameters<typeof historyEach>));
             // Calls without a scope are recorded without it.
-            calls.push([key, ...(args.at(-1) === NO_FILTER ? args.slice(0, -1) : args)]);
+            const unscoped = args.at(-1) === NO_FILTER ? args.slice(0, -1) : args;
+            calls.push([key, ...unscoped.map((arg) => takeTrace(arg, origins))]);
             return defaultAnswers[key]?.(...args) ?? {};
           },
       },
@@ -302,6 +315,7 @@ export function fake(options: FakeOptions = {}): Fake {
     handler,
     calls,
     log,
+    origins,
     runLog,
     result,
     leaves: () => leaves,

@@ -93,6 +93,8 @@ export function toExampleText(text: string, { ids, url }: World): string {
   const examples = new Map([...ids].map(([example, id]) => [id, example]));
   const exampleIds = new Set(ids.keys());
   const otherIds = new Map<string, string>();
+  /** The ids of traces and spans. */
+  const otherDigits = new Map<string, string>();
   return (
     replaceIds(text, examples)
       .replaceAll(url, "https://agents.example")
@@ -104,6 +106,12 @@ export function toExampleText(text: string, { ids, url }: World): string {
       })
       .replace(TIME, (_, hour, fraction) => `${hour}:00:00${fraction === undefined ? "" : ".000"}`)
       .replace(/(?<="(?:age|wait|duration)_ms":)\d+/g, "0")
+      .replace(/(?<="(?:active|start|total|max)_ms":)[\d.]+/g, "0")
+      .replace(/(?<="(?:span_id|parent_id|trace_id)":")[0-9a-f]{8,}(?=")/g, (digits) => {
+        if (!otherDigits.has(digits))
+          otherDigits.set(digits, (otherDigits.size + 1).toString(16).padStart(digits.length, "0"));
+        return otherDigits.get(digits) as string;
+      })
       .replace(EPOCH_MS, "1767258000000")
       // The ids of the AI SDK's chunks begin with the time of their run.
       .replace(/(?<=^id: )019b78c9/gm, "00000000")

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, it } from "node:test";
+import { until } from "../../../support/until.ts";
 import { ASSISTANT, fake, RUN, THREAD } from "../fake-service.ts";
 
 const T = `/threads/${THREAD}`;
@@ -325,13 +326,35 @@ describe("routes of assistants, threads and runs", () => {
     }
   });
 
+  it("say for the trace of a run how it was created, with the trace context of the request", async () => {
+    const { send, origins } = fake();
+    const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    const headers = { traceparent, tracestate: "a=b", "x-request-id": "r-1" };
+    const body = { assistant_id: "g" };
+    const created = [
+      ["/runs", body, "runs.create", "POST /runs"],
+      ["/runs/wait", body, "runs.wait", "POST /runs/wait"],
+      ["/runs/stream", body, "runs.stream", "POST /runs/stream"],
+      ["/runs/batch", [body], "runs.batch", "POST /runs/batch"],
+      [`/threads/${THREAD}/runs`, body, "runs.create", "POST /threads/{thread_id}/runs"],
+    ] as const;
+    for (const [path, request, source, route] of created) {
+      origins.splice(0);
+      void send("POST", path, request, headers);
+      await until(() => origins.length > 0);
+      assert.deepEqual(origins[0], { source, route, request_id: "r-1", traceparent, tracestate: "a=b" });
+    }
+  });
+
   it("pass on the depth of relative webhooks and the caller", async () => {
     const user_id = "44444444-4444-4444-8444-444444444444";
     const principal = { user_id, api_key: "gr_pt_...abcd", threads: {}, user: null };
-    const { send, calls } = fake({ principal });
+    const { send, calls, origins } = fake({ principal });
     await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": "3" });
     const configurable = {};
     assert.deepEqual(calls[0]?.[3], { configurable, user_id, api_key: "gr_pt_...abcd", webhook_depth: 3 });
+    const { source } = (origins[0] ?? {}) as { readonly source?: string };
+    assert.equal(source, "webhook");
     for (const depth of ["-1", "1.5", "x", "", "10000"]) {
       assert.equal((await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": depth })).status, 422);
     }
