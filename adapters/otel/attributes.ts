@@ -7,7 +7,7 @@ import type { TracedAttempt } from "../../lib/traces/sinks.ts";
 import { ATTRIBUTES, CUSTOM_PREFIX, OPERATIONS, OWN_ATTRIBUTES, toProviderName } from "./conventions.ts";
 import { readCopy, toModelInput, toModelOutput } from "./messages.ts";
 
-/** How a span is exported. */
+/** The name and kind of an exported span. */
 export interface SpanShape {
   readonly name: string;
   readonly kind: SpanKind;

@@ -129,6 +129,6 @@ const PROVIDERS: readonly (readonly [start: string, name: string])[] = [
 /** Returns the value of `gen_ai.provider.name`. The AI SDK adds the interface to the provider, as in `openai.chat`. */
 export function toProviderName(provider: string | undefined): string {
   if (!provider) return "unknown";
-  const known = PROVIDERS.find(([start]) => provider.startsWith(start));
-  return known ? known[1] : (provider.split(".")[0] ?? provider);
+  const renamed = PROVIDERS.find(([start]) => provider.startsWith(start));
+  return renamed ? renamed[1] : (provider.split(".")[0] ?? provider);
 }

@@ -92,7 +92,7 @@ interface OpenAttempt {
   readonly spans: Map<string, OpenSpan>;
 }
 
-/** What later attempts and feedback refer to. */
+/** The exported spans of a run that later attempts and feedback refer to. */
 interface ExportedRun {
   readonly attempt: SpanContext;
   readonly request: SpanContext | undefined;
@@ -107,7 +107,7 @@ class OtelSink implements TraceSink {
   /** Oldest first. */
   readonly #runs = new Map<string, ExportedRun>();
   #metrics: SpanMetrics | undefined;
-  /** Whether the SDK has used the ids of the last span; undefined before the first. */
+  /** True if the SDK has used the ids of the last span; undefined before the first. */
   #usesIds: boolean | undefined;
 
   constructor(options: OtelOptions) {
@@ -210,8 +210,8 @@ class OtelSink implements TraceSink {
   #getRequest(span: Span, attempt: TracedAttempt): SpanContext | undefined {
     const { origin, run_id, trace_id, created_at } = attempt;
     if (origin.route === undefined || origin.has_request_span) return undefined;
-    const known = this.#runs.get(run_id)?.request;
-    if (known) return known;
+    const exportedRequest = this.#runs.get(run_id)?.request;
+    if (exportedRequest) return exportedRequest;
     const ids: SpanIds = { trace_id, span_id: toRequestSpanId(run_id) };
     if (span.claim !== 1)
       return this.#hasTraceIds()
@@ -257,8 +257,8 @@ class OtelSink implements TraceSink {
 
   /** Returns the exported span of an attempt; undefined if its ids are not known here. */
   #findAttempt(run_id: string, trace_id: string, attempt_id: string | null): SpanContext | undefined {
-    const known = this.#runs.get(run_id)?.attempt;
-    if (known || attempt_id === null || !this.#hasTraceIds()) return known;
+    const lastAttempt = this.#runs.get(run_id)?.attempt;
+    if (lastAttempt || attempt_id === null || !this.#hasTraceIds()) return lastAttempt;
     return { traceId: trace_id, spanId: attempt_id, traceFlags: TraceFlags.SAMPLED, isRemote: true };
   }
 

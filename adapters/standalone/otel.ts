@@ -7,7 +7,7 @@ import type { Log } from "./log.ts";
 
 type Sink = NonNullable<NonNullable<ServiceOptions["traces"]>["sinks"]>[number];
 
-/** What is used of `@opentelemetry/sdk-node`. */
+/** The members of `NodeSDK` that the server uses. */
 interface NodeSdk {
   start(): void;
   shutdown(): Promise<void>;
@@ -54,7 +54,7 @@ async function startExporter(config: string): Promise<Exporter> {
 export interface LoadedExporter {
   /** The sink for the service; none without an exporter. */
   readonly sinks: readonly Sink[];
-  /** Where spans go, for the line at the start; null without an exporter. */
+  /** The URL that spans go to, for the line at the start; null without an exporter. */
   readonly endpoint: string | null;
   readonly problems: readonly string[];
 }

@@ -81,8 +81,8 @@ class Histogram {
 
   #findSet(labels: readonly string[]): LabelSet {
     const key = JSON.stringify(labels);
-    const found = this.#sets.get(key);
-    if (found) return found;
+    const knownSet = this.#sets.get(key);
+    if (knownSet) return knownSet;
     const isFull = this.#sets.size >= MAX_LABEL_SETS - 1 && labels.some((label) => label !== OTHER);
     if (isFull) return this.#findSet(labels.map(() => OTHER));
     const values = this.#labelNames.map((name, index) => [name, (labels[index] ?? "").slice(0, MAX_LABEL_CHARS)]);

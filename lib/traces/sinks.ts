@@ -154,12 +154,12 @@ export function createSinkGroup(
       return runs();
     },
     findActiveTraceParent() {
-      const found: string[] = [];
+      const traceparents: string[] = [];
       call((sink) => {
         const active = sink.getActiveTraceParent?.();
-        if (active !== undefined) found.push(active);
+        if (active !== undefined) traceparents.push(active);
       });
-      return found[0];
+      return traceparents[0];
     },
     start: (span, attempt) => call((sink) => sink.onSpanStarted?.(span, attempt)),
     end: (span, attempt, usage) => call((sink) => sink.onSpanEnded?.(span, attempt, usage)),

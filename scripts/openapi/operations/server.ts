@@ -22,7 +22,8 @@ export const serverTexts: OperationTexts = {
     error_bodies: { 503: { schema: "NotReady", example: { ok: false, detail: "The server is stopping" } } },
   },
   "get /metrics": {
-    description: "Returns the counters and gauges of this process and of its deployment, for Prometheus or as JSON.",
+    description:
+      "Returns the counters, gauges and histograms of this process and of its deployment, for Prometheus or as JSON.",
     query: { format: "json" },
   },
   "get /info": {
