@@ -164,7 +164,7 @@ export async function createService<Types extends Graphs>(
     const started = environment.now();
     const deployment = await registerDeployment(identity, options, environment);
     const scope = { deployment: options.deployment?.name ?? "default" };
-    const customHandlers = await loadCustomHandlers(options, environment);
+    const customHandlers = await wrapCustomHandlers(options, environment);
     const calls = createInFlightCalls(environment);
     const parts = await createServiceParts({
       options,
@@ -224,8 +224,11 @@ export async function createService<Types extends Graphs>(
   }
 }
 
-/** Imports the code of custom authentication and creates the calls of the host's handlers; null without them. */
-async function loadCustomHandlers(
+/**
+ * Returns calls of the host's handlers in `auth.custom`, with their time limit; null without handlers. Greenroom's own module for
+ * them is imported only if there are any.
+ */
+async function wrapCustomHandlers(
   { auth = {} }: ServiceOptions,
   environment: Environment,
 ): Promise<CustomHandlers | null> {

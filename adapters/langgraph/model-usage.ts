@@ -90,7 +90,11 @@ export class ModelUsageCollector {
     return events;
   }
 
-  /** Adds a usage event for a message of a model, once per message. Ignores messages without token counts. */
+  /**
+   * Adds a usage event for a message of a model, once per object and per id. Ignores messages without `usage_metadata`; counts
+   * that are no counts become 0. The requested model has precedence over that of the response, and the total cost over the sum of
+   * its parts. The event has no model or no cost if none is known.
+   */
   #count(message: ModelMessage, requestedModel?: string): void {
     if (!message.usage_metadata || hasMessage(this.#countedMessages, message)) return;
     addMessage(this.#countedMessages, message);
