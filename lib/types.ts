@@ -150,6 +150,7 @@ export type {
   OpenInterrupt,
   Outcome,
   Rest,
+  ResumeOptions,
   RunFrames,
   RunRef,
   StartedRun,

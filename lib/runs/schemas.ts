@@ -3,7 +3,7 @@ import { SchemaMismatch } from "../errors.ts";
 import { type AgentSchemas, parseBySchema, type SchemaIssue, toSchemaMismatch } from "../executor/agent-schemas.ts";
 import type { Schema } from "../executor/agent-types.ts";
 import type { Interrupt } from "../executor/contract.ts";
-import { mergeContext, toResumeMap } from "../executor/job-request.ts";
+import { mergeContext, toGotoList, toResumeMap } from "../executor/job-request.ts";
 import { findSchemaMismatches } from "../executor/schema-check.ts";
 import type { Json } from "../json.ts";
 import { type ResolvedRun, toResolvedJob } from "./plan.ts";
@@ -19,7 +19,8 @@ interface CheckedValue {
 /**
  * Validates input, merged context and answers, and returns the same run, without the values that the schemas may have parsed.
  * Throws `SchemaMismatch` with all issues, and an error without details if a schema throws. Input is not validated with a
- * command, nor if it is missing on a thread with a state, from which the run continues.
+ * command, nor if it is missing on a thread with a state, from which the run continues. Context is not validated if the run
+ * continues a durable call, which keeps the context of its start.
  */
 export async function validateRun(schemas: AgentSchemas, resolved: ResolvedRun): Promise<ResolvedRun> {
   const { config, context, command, input } = toResolvedJob(resolved);
@@ -27,7 +28,7 @@ export async function validateRun(schemas: AgentSchemas, resolved: ResolvedRun):
   const continuesState = input === undefined && resolved.thread !== null && resolved.thread.head !== null;
   if (schemas.input && !command && !continuesState)
     checks.push({ schema: schemas.input, value: input, loc: ["input"] });
-  if (schemas.context)
+  if (schemas.context && !continuesCall(resolved))
     checks.push({ schema: schemas.context, value: mergeContext({ config, context }).context, loc: ["context"] });
   if (schemas.resume && command?.resume !== undefined)
     checks.push(...listAnswers(schemas.resume, command.resume, resolved));
@@ -40,6 +41,10 @@ export async function validateRun(schemas: AgentSchemas, resolved: ResolvedRun):
   if (issues.length > 0) throw new SchemaMismatch(issues);
   return resolved;
 }
+
+/** Returns true if the run continues a durable call because a wait of it is due or because it answers an ask, without a `goto`. */
+const continuesCall = ({ origin, asks = [], request }: ResolvedRun): boolean =>
+  origin.call_id !== undefined || (asks.length > 0 && toGotoList(request.command?.goto).length === 0);
 
 /** Returns the answers of a resume value with their paths: those of a map of interrupt ids, else the value as one answer. */
 function listAnswers(schema: Schema, resume: Json, { resume_targets }: ResolvedRun): CheckedValue[] {

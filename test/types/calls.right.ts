@@ -61,6 +61,9 @@ if (outcome.status === "waiting") {
   if (next.status === "error") next.error.message;
   if (next.status === "cancelled") next.reason satisfies string | null;
 }
+await service.agent("refund").resume("id", true, pro);
+await service.agent("refund").resume("id", true, { assistant_id: "0f0f0f0f-1111-4222-8333-444444444444", context: {} });
+await service.agent("refund").resume("id", true, { metadata: { by: "ann" } });
 try {
   await service.runs.run("hello", {});
 } catch (error) {

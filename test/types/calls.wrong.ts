@@ -38,6 +38,8 @@ service.runs.run("refund", input, { context: { tier: "gold" } });
 service.runs.run("shipping", { code: 5 });
 // W15 a wrong answer: Argument of type '"maybe"' is not assignable to parameter of type
 service.agent("review").resume("id", "maybe");
+// W12 a wrong context of an answer: Type '"gold"' is not assignable to type '"free" | "pro"
+service.agent("refund").resume("id", true, { context: { tier: "gold" } });
 // W16 an unknown stream mode: Type '"token"' is not assignable
 service.agent("review").stream({}, { stream_mode: "token" });
 // W17 data without a check of the mode: Property 'paid' does not exist
