@@ -34,10 +34,11 @@ export interface AgentOptions<State, Context, Input, Interrupt, Answer, Custom> 
   readonly context?: Context;
   /** The input of a run. It is an argument then: only its `messages` go into the state. */
   readonly input?: Input;
-  /** The argument of `interrupt()`. */
+  /** The argument of `interrupt()`. The value of an `ask` is not validated. */
   readonly interrupt?: Interrupt;
   /**
-   * The answers: `command.resume`. The setting `by_id` may stand here in place of a schema; for both, write
+   * The answers to `interrupt()`, and to an `ask` without a `schema`: `command.resume`. An answer to an `ask` with a `schema` is
+   * validated by that alone; typed calls take it if `resume` is a union that includes it, or is left out. The setting `by_id` may stand here in place of a schema; for both, write
    * `{ ...agent({ resume: schema }, run), resume: "by_id" }`.
    */
   readonly resume?: Answer | "by_id";

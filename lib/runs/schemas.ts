@@ -46,12 +46,20 @@ export async function validateRun(schemas: AgentSchemas, resolved: ResolvedRun):
 const continuesCall = ({ origin, asks = [], request }: ResolvedRun): boolean =>
   origin.call_id !== undefined || (asks.length > 0 && toGotoList(request.command?.goto).length === 0);
 
-/** Returns the answers of a resume value with their paths: those of a map of interrupt ids, else the value as one answer. */
-function listAnswers(schema: Schema, resume: Json, { resume_targets }: ResolvedRun): CheckedValue[] {
+/**
+ * Returns the answers of a resume value with their paths: those of a map of interrupt ids, else the value as one answer. Leaves out
+ * answers to asks that have declared a schema, which alone validates them.
+ */
+function listAnswers(schema: Schema, resume: Json, { resume_targets, asks = [] }: ResolvedRun): CheckedValue[] {
   const loc = ["command", "resume"];
-  const answers = toResumeMap(resume, new Set(resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? [])));
-  if (!answers) return [{ schema, value: resume, loc }];
-  return Object.entries(answers).map(([id, value]) => ({ schema, value, loc: [...loc, id] }));
+  const ids = resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? []);
+  const hasOwnSchema = (id: string): boolean =>
+    asks.some((ask) => ask.id === id && ask["response_schema"] !== undefined);
+  const answers = toResumeMap(resume, new Set(ids));
+  if (!answers) return ids.length > 0 && ids.every(hasOwnSchema) ? [] : [{ schema, value: resume, loc }];
+  return Object.entries(answers)
+    .filter(([id]) => !hasOwnSchema(id))
+    .map(([id, value]) => ({ schema, value, loc: [...loc, id] }));
 }
 
 /** The maximum number of mismatches that a refusal lists. */

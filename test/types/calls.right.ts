@@ -2,10 +2,12 @@
 import { Client } from "@langchain/langgraph-sdk";
 import { expectTypeOf } from "expect-type";
 import {
+  agent,
   combine,
   createService,
   type Executor,
   fromFunctions,
+  type GraphsOf,
   type Json,
   type JsonObject,
   type Message,
@@ -18,6 +20,7 @@ import { client } from "greenroom/client";
 import { langgraph } from "greenroom/langgraph";
 import { nodeSqlite } from "greenroom/node-sqlite";
 import { testService } from "greenroom/testing";
+import * as v from "valibot";
 import { app, counter, graph, refund, shipping } from "./agents.right.ts";
 
 const { service } = app;
@@ -61,6 +64,17 @@ if (outcome.status === "waiting") {
   if (next.status === "error") next.error.message;
   if (next.status === "cancelled") next.reason satisfies string | null;
 }
+const both = agent(
+  { resume: v.union([v.picklist(["yes", "no"]), v.object({ cents: v.number() })]) },
+  async ({ ask, interrupt, command }) => {
+    if (command?.resume === undefined) return interrupt("Sure?");
+    const { cents } = await ask("amount", "How much?", { schema: v.object({ cents: v.number() }) });
+    return { cents };
+  },
+);
+declare const answered: App<GraphsOf<{ both: typeof both }>>;
+await answered.service.agent("both").resume("id", "yes");
+await answered.service.agent("both").resume("id", { cents: 5 });
 await service.agent("refund").resume("id", true, pro);
 await service.agent("refund").resume("id", true, { assistant_id: "0f0f0f0f-1111-4222-8333-444444444444", context: {} });
 await service.agent("refund").resume("id", true, { metadata: { by: "ann" } });

@@ -6,7 +6,7 @@ import { client } from "../../../adapters/client.ts";
 import { serve } from "../../../adapters/node/mod.ts";
 import type { AgentCalls } from "../../../lib/handles/types.ts";
 import { createHandler } from "../../../lib/http/handler.ts";
-import { agent, type GraphsOf } from "../../../lib/mod.ts";
+import { agent, type GraphsOf, type JsonObject } from "../../../lib/mod.ts";
 import { type TestService, testClock, testService } from "../../suite/kit.ts";
 import { keepAlive } from "../../support/alive.ts";
 
@@ -24,6 +24,15 @@ const agents = {
     return { got: `${first} ${second} ${tier}` };
   }),
 };
+
+/** The schema of answers to `interrupt()` accepts none of the first ask, and that ask accepts none of its answers. */
+const both = agent({ resume: v.union([v.picklist(["yes", "no"]), v.null()]) }, async ({ ask }) => {
+  const [amount, reason] = await Promise.all([
+    ask("amount", "How much?", { schema: v.object({ cents: v.number() }) }),
+    ask("reason", "Why?"),
+  ]);
+  return { got: `${amount.cents} ${reason}` };
+});
 
 type Calls = AgentCalls<GraphsOf<typeof agents>>;
 
@@ -106,5 +115,52 @@ describe("the context of an answer", () => {
     await outcome();
     const request = { assistant_id: "asks", command: { resume: true, goto: "asks" } };
     await assert.rejects(kit.service.runs.wait(thread_id, request), /context/);
+  });
+});
+
+describe("the answer to an ask", () => {
+  keepAlive();
+
+  it("is validated by the schema of the ask alone, or without one by that of the agent", async () => {
+    await using kit = await testService({ agents: { both } });
+    const { thread_id, outcome } = await kit.service.agent("both").start({});
+    const asked = await outcome();
+    assert.equal(asked.status, "waiting");
+    const interrupts = asked.status === "waiting" ? asked.interrupts : [];
+    const findId = (question: string): string => interrupts.find(({ value }) => value === question)?.id ?? "";
+    const [amount, reason] = [findId("How much?"), findId("Why?")];
+    const url = `http://localhost/threads/${thread_id}/runs/wait`;
+    const post = async (resume: unknown): Promise<{ readonly status: number; readonly body: JsonObject }> => {
+      const body = JSON.stringify({ assistant_id: "both", command: { resume } });
+      const response = await kit.fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body });
+      return { status: response.status, body: (await response.json()) as JsonObject };
+    };
+    const listLocations = ({ body }: { readonly body: JsonObject }): string[] =>
+      (body["detail"] as unknown as { loc: string[] }[]).map(({ loc }) => loc.join("."));
+    const refusedForAsk = await post({ [amount]: "yes" });
+    assert.equal(refusedForAsk.status, 422);
+    assert.deepEqual(listLocations(refusedForAsk), [`body.command.resume.${amount}`]);
+    const refusedForAgent = await post({ [amount]: { cents: 5 }, [reason]: { cents: 5 } });
+    assert.equal(refusedForAgent.status, 422);
+    assert.deepEqual(listLocations(refusedForAgent), [`body.command.resume.${reason}`]);
+    assert.equal((await kit.service.runs.list(thread_id)).length, 1);
+    // One by one: the first by id, and then the only one that is open by a plain value.
+    assert.equal((await post({ [reason]: "no" })).status, 200);
+    const { status, body } = await post({ cents: 7 });
+    assert.equal(status, 200);
+    assert.equal(body["got"], "7 no");
+  });
+
+  it("reaches the function in process, too", async () => {
+    await using kit = await testService({ agents: { both } });
+    const { thread_id, outcome } = await kit.service.agent("both").start({});
+    const asked = await outcome();
+    const interrupts = asked.status === "waiting" ? asked.interrupts : [];
+    const answers = Object.fromEntries(
+      interrupts.map(({ id, value }) => [id, value === "Why?" ? "yes" : { cents: 3 }]),
+    );
+    const request = { assistant_id: "both", command: { resume: answers } };
+    const { result } = await kit.service.runs.wait(thread_id, request);
+    assert.deepEqual(await result, { got: "3 yes" });
   });
 });
