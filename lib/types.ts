@@ -124,7 +124,7 @@ export type {
   UpdateOf,
   Yielded,
 } from "./functions/function-job.ts";
-export type { Agent, AgentDefinition, AgentOptions, JobOf, WireFor } from "./functions/mod.ts";
+export type { Agent, AgentDefinition, AgentOptions, AgentWithSettings, JobOf, WireFor } from "./functions/mod.ts";
 export type {
   AskOptions,
   DurableOperations,

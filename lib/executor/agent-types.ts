@@ -130,11 +130,13 @@ export type WireOf<AgentLike> = AgentLike extends { readonly "~types"?: infer Ty
     : Untyped
   : AgentLike extends { readonly "~InputType": infer Input; readonly "~OutputType": infer Output }
     ? GraphWire<Input, Output, Simplify<Partial<GraphContext<AgentLike>>>>
-    : AgentLike extends { readonly graph: infer Graph }
-      ? Graph extends (...args: any) => infer Result
-        ? WireOf<Awaited<Result>>
-        : WireOf<Graph>
-      : Untyped;
+    : AgentLike extends { readonly agent: { readonly agent: unknown; readonly "~types"?: infer Types } }
+      ? WireOf<{ readonly "~types"?: Types }>
+      : AgentLike extends { readonly graph: infer Graph }
+        ? Graph extends (...args: any) => infer Result
+          ? WireOf<Awaited<Result>>
+          : WireOf<Graph>
+        : Untyped;
 
 /** The types of all agents of an object, by name. */
 export type GraphsOf<Agents> = { [Name in keyof Agents]: WireOf<Agents[Name]> } & {};
@@ -172,9 +174,11 @@ export type Check<AgentLike> = AgentLike extends (job: any) => infer Result
     ? AgentLike
     : AgentLike extends { readonly agent: (job: any) => infer Result }
       ? CheckResult<Result, CheckKeys<AgentLike>>
-      : AgentLike extends { readonly graph: unknown }
-        ? CheckKeys<AgentLike, keyof AgentSettings | "graph">
-        : AgentLike;
+      : AgentLike extends { readonly agent: { readonly agent: unknown } }
+        ? CheckKeys<AgentLike, keyof AgentSettings | "agent" | "strict">
+        : AgentLike extends { readonly graph: unknown }
+          ? CheckKeys<AgentLike, keyof AgentSettings | "graph">
+          : AgentLike;
 
 /** Agents by name, each as it is or with an `AgentError` in its place. */
 export type CheckedAgents<Agents> = Agents & { readonly [Name in keyof Agents]: Check<Agents[Name]> };

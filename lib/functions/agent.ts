@@ -17,6 +17,21 @@ export interface AgentDefinition extends AgentSettings {
   readonly "~schemas"?: AgentSchemas;
 }
 
+/** An agent of `agent()` with further settings, which replace its own. */
+export interface AgentWithSettings extends AgentSettings {
+  readonly agent: AgentDefinition;
+  /** If true, a durable call fails when its journal has another order of operations. Default: that of the agent. */
+  readonly strict?: boolean;
+}
+
+/** Returns the agent with the settings that stand beside it in place of its own. Returns other definitions unchanged. */
+export function mergeSettings(definition: AgentDefinition | AgentWithSettings): AgentDefinition {
+  const { agent: inner, ...settings } = definition;
+  return typeof inner === "object" && typeof inner?.agent === "function"
+    ? { ...inner, ...settings }
+    : (definition as AgentDefinition);
+}
+
 /** An agent with its types. Give it to `createApp`, `fromFunctions` or `testService`. */
 export interface Agent<Types extends Wire = Wire> extends AgentDefinition {
   /** Has no value: it carries the types. */

@@ -125,6 +125,7 @@ export const app = await createApp({
     graphEntry: { graph: shipping, timeout_ms: 10 },
     factory: { graph: (config) => (config.context.fast ? shipping : shipping) },
     answersById: { ...review, resume: "by_id" },
+    asked: { agent: review, resume: "by_id", max_attempts: 1, strict: true },
   },
 });
 

@@ -14,6 +14,7 @@ import {
   type Outcome,
   RunFailed,
   type Service,
+  type WireOf,
 } from "greenroom";
 import { type Agents, type AnyAgent, type App, createApp } from "greenroom/app";
 import { client } from "greenroom/client";
@@ -64,6 +65,9 @@ if (outcome.status === "waiting") {
   if (next.status === "error") next.error.message;
   if (next.status === "cancelled") next.reason satisfies string | null;
 }
+expectTypeOf(service.agent("asked")).toEqualTypeOf(service.agent("review"));
+const hostedOnce = fromFunctions({ once: { agent: refund, max_attempts: 1 } });
+expectTypeOf<NonNullable<(typeof hostedOnce)["~graphs"]>["once"]>().toEqualTypeOf<WireOf<typeof refund>>();
 const both = agent(
   { resume: v.union([v.picklist(["yes", "no"]), v.object({ cents: v.number() })]) },
   async ({ ask, interrupt, command }) => {

@@ -61,6 +61,8 @@ service.runs.run("counter", {}, { thread: "x" });
 fromFunctions({ a: () => 42 });
 // W35 a misspelt setting beside a function, as an executor: Unknown setting: max_atempts
 fromFunctions({ a: { agent: () => "x", max_atempts: 1 } });
+// W35 a misspelt setting beside a typed agent: Unknown setting: max_atempts
+fromFunctions({ a: { agent: refund, max_atempts: 1 } });
 // W35 a misspelt member of a setting: 'model_may_anwser' does not exist
 fromFunctions({ a: { agent: () => "x", mcp: { model_may_anwser: true } } });
 // W37 a misspelt setting beside a graph, as an executor: Unknown setting: timeout
