@@ -44,6 +44,25 @@ expectTypeOf(chatted.messages).toEqualTypeOf<Message[]>();
 expectTypeOf((await service.runs.run("topics", { topic: "t" })).jokes).toEqualTypeOf<string[]>();
 expectTypeOf((await service.runs.run("factory", { code: "c" })).tries).toEqualTypeOf<number>();
 
+/** R10: interrupts and the context of graphs, in process and over HTTP. */
+for (const refunds of [
+  service.agent("refunds"),
+  client<typeof app>({ apiUrl: "http://127.0.0.1:2024" }).agent("refunds"),
+]) {
+  const asked = await (await refunds.start({ code: "c" }, { context: { tier: "pro" } })).outcome();
+  if (asked.status === "waiting") {
+    const question = asked.interrupts[0]?.value;
+    expectTypeOf(question).toEqualTypeOf<{ question: string; asked: string } | "How many?" | undefined>();
+    await refunds.resume(asked.thread_id, { approved: true }, { context: { tier: "pro" } });
+    await refunds.resume(asked.thread_id, 3);
+    await refunds.resume(asked.thread_id, { "3f": { approved: false, note: "No." }, "4e": 5 });
+  }
+}
+await service.agent("questions").resume("id", { any: "answer" });
+await service.runs.run("refunds", { code: "c" }, { assistant_id: "0f0f0f0f-1111-4222-8333-444444444444" });
+await service.runs.run("shipping", { code: "c" }, { context: { carrier: "dhl" } });
+await service.runs.run("graph", { messages: "Hi" }, { context: { anything: new Date(0) } });
+
 /** R11: frames. */
 const frames = service
   .agent("refund")
