@@ -1,9 +1,9 @@
 /** Validates a new run by the schemas of its agent, and its answers by those of their asks. */
-import { SchemaMismatch } from "../errors.ts";
-import { type AgentSchemas, parseBySchema, type SchemaIssue, toSchemaMismatch } from "../executor/agent-schemas.ts";
+import { type InputIssue, SchemaMismatch } from "../errors.ts";
+import { type AgentSchemas, parseBySchema, toInputIssues } from "../executor/agent-schemas.ts";
 import type { Schema } from "../executor/agent-types.ts";
 import type { Interrupt } from "../executor/contract.ts";
-import { mergeContext, toGotoList, toResumeMap } from "../executor/job-request.ts";
+import { listInterruptIds, mergeContext, toGotoList, toResumeMap } from "../executor/job-request.ts";
 import { findSchemaMismatches } from "../executor/schema-check.ts";
 import type { Json } from "../json.ts";
 import { type ResolvedRun, toResolvedJob } from "./plan.ts";
@@ -32,12 +32,11 @@ export async function validateRun(schemas: AgentSchemas, resolved: ResolvedRun):
     checks.push({ schema: schemas.context, value: mergeContext({ config, context }).context, loc: ["context"] });
   if (schemas.resume && command?.resume !== undefined)
     checks.push(...listAnswers(schemas.resume, command.resume, resolved));
-  const found: { readonly loc: readonly string[]; readonly issues: readonly SchemaIssue[] }[] = [];
+  const issues: InputIssue[] = [];
   for (const { schema, value, loc } of checks) {
-    const { issues } = await parseBySchema(schema, value, loc.join("."));
-    if (issues) found.push({ loc, issues });
+    const result = await parseBySchema(schema, value, loc.join("."));
+    if (result.issues) issues.push(...toInputIssues(["body", ...loc], result.issues));
   }
-  const issues = found.flatMap(({ loc, issues }) => toSchemaMismatch(["body", ...loc], issues).issues);
   if (issues.length > 0) throw new SchemaMismatch(issues);
   return resolved;
 }
@@ -52,7 +51,7 @@ const continuesCall = ({ origin, asks = [], request }: ResolvedRun): boolean =>
  */
 function listAnswers(schema: Schema, resume: Json, { resume_targets, asks = [] }: ResolvedRun): CheckedValue[] {
   const loc = ["command", "resume"];
-  const ids = resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? []);
+  const ids = listInterruptIds(resume_targets);
   const hasOwnSchema = (id: string): boolean =>
     asks.some((ask) => ask.id === id && ask["response_schema"] !== undefined);
   const answers = toResumeMap(resume, new Set(ids));
@@ -72,14 +71,14 @@ const MAX_LISTED_MISMATCHES = 20;
 export function requireAnswersFit({ request, resume_targets }: BoundResume, interrupts: readonly Interrupt[]): void {
   const resume = request.command?.resume;
   if (resume === undefined) return;
-  const ids = new Set(resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? []));
+  const ids = new Set(listInterruptIds(resume_targets));
   const answers = toResumeMap(resume, ids);
   const mismatches = interrupts.flatMap(({ id, response_schema = null }) => {
     const answer = answers ? answers[id] : resume;
     if (!ids.has(id) || answer === undefined) return [];
     const loc = ["body", "command", "resume", ...(answers ? [id] : [])];
-    const found = findSchemaMismatches(response_schema, answer, "value", MAX_LISTED_MISMATCHES);
-    return found.map((msg) => ({ loc, msg, type: "value_error" }));
+    const messages = findSchemaMismatches(response_schema, answer, "value", MAX_LISTED_MISMATCHES);
+    return messages.map((msg) => ({ loc, msg, type: "value_error" }));
   });
   if (mismatches.length > 0) throw new SchemaMismatch(mismatches);
 }
