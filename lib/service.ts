@@ -121,7 +121,7 @@ export function withInternals(service: Service, internals: Omit<ServiceInternals
 
 /**
  * Returns a service with its internals, as a new object. Throws a TypeError for anything that `createService` has not returned.
- * Not exported from `greenroom`.
+ * The package does not export it.
  */
 export function serviceInternals(service: Service): ServiceInternals {
   const internals = (service as { readonly [INTERNALS]?: Omit<ServiceInternals, keyof Service> })[INTERNALS];

@@ -18,7 +18,7 @@ export interface ResolvedRun {
   readonly start_checkpoint: CheckpointRef | null;
   /** The interrupts that get its resume value. */
   readonly resume_targets: readonly InterruptRef[];
-  /** Those of them that are asks of the durable call that the run continues. */
+  /** The interrupts among them that asks of a durable call have raised, which the run continues. */
   readonly asks?: readonly Interrupt[];
   readonly thread_id: string;
   readonly run_id: string;
