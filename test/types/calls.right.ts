@@ -49,13 +49,13 @@ for (const refunds of [
   service.agent("refunds"),
   client<typeof app>({ apiUrl: "http://127.0.0.1:2024" }).agent("refunds"),
 ]) {
-  const asked = await (await refunds.start({ code: "c" }, { context: { tier: "pro" } })).outcome();
-  if (asked.status === "waiting") {
-    const question = asked.interrupts[0]?.value;
+  const waitingOutcome = await (await refunds.start({ code: "c" }, { context: { tier: "pro" } })).outcome();
+  if (waitingOutcome.status === "waiting") {
+    const question = waitingOutcome.interrupts[0]?.value;
     expectTypeOf(question).toEqualTypeOf<{ question: string; asked: string } | "How many?" | undefined>();
-    await refunds.resume(asked.thread_id, { approved: true }, { context: { tier: "pro" } });
-    await refunds.resume(asked.thread_id, 3);
-    await refunds.resume(asked.thread_id, { "3f": { approved: false, note: "No." }, "4e": 5 });
+    await refunds.resume(waitingOutcome.thread_id, { approved: true }, { context: { tier: "pro" } });
+    await refunds.resume(waitingOutcome.thread_id, 3);
+    await refunds.resume(waitingOutcome.thread_id, { "3f": { approved: false, note: "No." }, "4e": 5 });
   }
 }
 await service.agent("questions").resume("id", { any: "answer" });

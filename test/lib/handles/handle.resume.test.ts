@@ -124,9 +124,9 @@ describe("the answer to an ask", () => {
   it("is validated by the schema of the ask alone, or without one by that of the agent", async () => {
     await using kit = await testService({ agents: { both } });
     const { thread_id, outcome } = await kit.service.agent("both").start({});
-    const asked = await outcome();
-    assert.equal(asked.status, "waiting");
-    const interrupts = asked.status === "waiting" ? asked.interrupts : [];
+    const waitingOutcome = await outcome();
+    assert.equal(waitingOutcome.status, "waiting");
+    const interrupts = waitingOutcome.status === "waiting" ? waitingOutcome.interrupts : [];
     const findId = (question: string): string => interrupts.find(({ value }) => value === question)?.id ?? "";
     const [amount, reason] = [findId("How much?"), findId("Why?")];
     const url = `http://localhost/threads/${thread_id}/runs/wait`;
@@ -154,8 +154,8 @@ describe("the answer to an ask", () => {
   it("reaches the function in process, too", async () => {
     await using kit = await testService({ agents: { both } });
     const { thread_id, outcome } = await kit.service.agent("both").start({});
-    const asked = await outcome();
-    const interrupts = asked.status === "waiting" ? asked.interrupts : [];
+    const waitingOutcome = await outcome();
+    const interrupts = waitingOutcome.status === "waiting" ? waitingOutcome.interrupts : [];
     const answers = Object.fromEntries(
       interrupts.map(({ id, value }) => [id, value === "Why?" ? "yes" : { cents: 3 }]),
     );
