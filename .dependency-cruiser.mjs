@@ -130,7 +130,10 @@ const ALLOWED = [
   {
     name: "agents",
     path: "^adapters/agents\\.ts$",
-    may: ["^adapters/langgraph/mod\\.ts$", "^lib/(?:mod|validation|storage/types|executor/contract)\\.ts$"],
+    may: [
+      "^adapters/langgraph/mod\\.ts$",
+      "^lib/(?:mod|validation|storage/types|executor/contract|functions/agent)\\.ts$",
+    ],
   },
   {
     name: "app",

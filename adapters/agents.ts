@@ -1,8 +1,10 @@
 /** Tells plain functions and LangGraph.js graphs apart. The LangGraph adapter is loaded only for graphs. */
 import type { AgentSettings, GraphInfo } from "../lib/executor/contract.ts";
+import { mergeSettings } from "../lib/functions/agent.ts";
 import {
   type AgentDefinition,
   type AgentFunction,
+  type AgentWithSettings,
   ConfigError,
   type Executor,
   fromFunctions,
@@ -24,10 +26,10 @@ export type {
 } from "./langgraph/mod.ts";
 
 /**
- * An agent: a function, or a LangGraph.js graph. `{ agent: function }` and `{ graph }` add settings such as `max_attempts`.
+ * An agent: a function, or a LangGraph.js graph. `{ agent }` and `{ graph }` add settings such as `max_attempts`.
  * A function that makes a graph for each run (a factory) is always given as `{ graph: function }`.
  */
-export type AnyAgent = AgentFunction | AgentDefinition | GraphLike | GraphDefinition;
+export type AnyAgent = AgentFunction | AgentDefinition | AgentWithSettings | GraphLike | GraphDefinition;
 
 /** Agents by name. */
 export type Agents = Readonly<Record<string, AnyAgent>>;
@@ -90,7 +92,8 @@ export async function createAgentExecutor(
 }
 
 /**
- * Returns the agent with its settings: an object that has `agent` or `graph` as it is, a function as `agent`, and a
+ * Returns the agent with its settings: an object that has `agent` or `graph` as it is, with the settings of an agent of `agent()`
+ * beside its own, a function as `agent`, and a
  * compiled graph, a builder or another class instance as `graph`, without a check. Throws a TypeError for other values.
  */
 export function toAgentDefinition(agent: unknown): HostedDefinition {
@@ -100,7 +103,9 @@ export function toAgentDefinition(agent: unknown): HostedDefinition {
   // Compiled graphs and agents of LangChain are class instances. What describes one is a plain object.
   if (!isPlainObject(agent)) return { graph: agent as GraphLike };
   if (agentFunction !== undefined && graph !== undefined) throw new TypeError("give agent or graph, not both");
-  if (typeof agentFunction === "function" || graph !== undefined) return agent as HostedDefinition;
+  if (graph !== undefined) return agent as GraphDefinition;
+  const definition = mergeSettings(agent as AgentDefinition | AgentWithSettings);
+  if (typeof definition.agent === "function") return definition;
   if ("compile" in agent || "lg_is_pregel" in agent) return { graph: agent as GraphLike };
   throw new TypeError(NOT_AN_AGENT);
 }

@@ -52,7 +52,7 @@ export interface ServiceOptions<Types extends Graphs = Graphs> {
   readonly public_base_url?: string | (() => string | undefined);
   /** The store of accounts and keys. Default: the storage. */
   readonly identity?: IdentityStore;
-  /** Who may call the service. Without it, everybody may. */
+  /** The authentication of callers. Without it, everybody may call the service. */
   readonly auth?: AuthOptions;
   /** The links of `feedback_keys`. */
   readonly feedback?: {

@@ -124,7 +124,7 @@ export function withInternals(service: Service, internals: Omit<ServiceInternals
 
 /**
  * Returns a service with its internals, as a new object. Throws a TypeError for anything that `createService` has not returned.
- * Not exported from `greenroom`.
+ * The package does not export it.
  */
 export function serviceInternals(service: Service): ServiceInternals {
   const internals = (service as { readonly [INTERNALS]?: Omit<ServiceInternals, keyof Service> })[INTERNALS];
@@ -167,7 +167,7 @@ export async function createService<Types extends Graphs>(
     const started = environment.now();
     const deployment = await registerDeployment(identity, options, environment);
     const scope = { deployment: options.deployment?.name ?? "default" };
-    const customHandlers = await loadCustomHandlers(options, environment);
+    const customHandlers = await wrapCustomHandlers(options, environment);
     const calls = createInFlightCalls(environment);
     const parts = await createServiceParts({
       options,
@@ -227,8 +227,11 @@ export async function createService<Types extends Graphs>(
   }
 }
 
-/** Imports the code of custom authentication and creates the calls of the host's handlers; null without them. */
-async function loadCustomHandlers(
+/**
+ * Returns calls of the host's handlers in `auth.custom`, with their time limit; null without handlers. Greenroom's own module for
+ * them is imported only if there are any.
+ */
+async function wrapCustomHandlers(
   { auth = {} }: ServiceOptions,
   environment: Environment,
 ): Promise<CustomHandlers | null> {

@@ -1,5 +1,6 @@
 /** Finds what turns the type checker off in programs: casts, `any`, `!` and `@ts-` comments. */
 import ts from "typescript-5";
+import { readPrograms } from "./doc-blocks.ts";
 import { parseSource } from "./sources.ts";
 
 /** A place of a program that turns the type checker off. */
@@ -29,14 +30,12 @@ export interface CodeBlock {
   readonly code: string;
 }
 
-const FENCED_BLOCK = /^([ \t]*)```(tsx?|jsx?|mts|typescript)\b[^\n]*\n(.*?)^\1```/gms;
-
 /** Returns the blocks of TypeScript and JavaScript of a page in Markdown. */
 export function readCodeBlocks(path: string, markdown: string): CodeBlock[] {
-  return [...markdown.matchAll(FENCED_BLOCK)].map(({ index, 2: info = "", 3: code = "" }) => ({
+  return readPrograms(markdown).map(({ line, info, code }) => ({
     path,
-    line: markdown.slice(0, index).split("\n").length + 1,
-    language: info.endsWith("x") ? "tsx" : "ts",
+    line: line + 1,
+    language: /^[jt]sx\b/.test(info) ? "tsx" : "ts",
     code,
   }));
 }

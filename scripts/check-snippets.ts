@@ -10,6 +10,7 @@ import { dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { readApiDocs } from "./api-docs.ts";
 import { userFolder } from "./as-user.ts";
+import { readPrograms } from "./doc-blocks.ts";
 
 const NODE = { module: "nodenext", moduleResolution: "nodenext" };
 const BUNDLER = { module: "esnext", moduleResolution: "bundler" };
@@ -29,8 +30,8 @@ function writeBlocks(): number {
   for (const page of ["README.md", ...globSync("docs/**/*.md").sort()]) {
     const text = readFileSync(page, "utf8");
     let before = "";
-    for (const { index, 1: info = "", 2: code = "" } of text.matchAll(/^```ts\b([^\n]*)\n(.*?)^```/gms)) {
-      const line = text.slice(0, index).split("\n").length;
+    for (const { line, indent, info, code } of readPrograms(text)) {
+      if (indent !== "" || !/^ts\b/.test(info)) continue;
       const file = join(folder, page.replaceAll("\\", "/").replace(/\.md$/, `.${line}.ts`));
       before = info.includes("continued") ? `${before}\n${code}` : code;
       mkdirSync(dirname(file), { recursive: true });

@@ -1,4 +1,4 @@
-/** Reads the blocks of commands and files in a page of the docs, with the output that the page shows. */
+/** Reads the blocks of code in a page of the docs: programs, and commands and files with the output that the page shows. */
 
 /** A block of commands, or of a file's code. */
 export interface Block {
@@ -10,6 +10,28 @@ export interface Block {
   /** The file that the block's code is written to. */
   readonly file: string | undefined;
 }
+
+/** A block of TypeScript or JavaScript. */
+export interface ProgramBlock {
+  /** The line of the page before the code. */
+  readonly line: number;
+  /** The text before the block's first line, if it is indented. */
+  readonly indent: string;
+  /** The first line: the language, and words behind it. */
+  readonly info: string;
+  readonly code: string;
+}
+
+const PROGRAM_BLOCK = /^([ \t]*)```((?:tsx?|jsx?|mts|typescript)\b[^\n]*)\n(.*?)^\1```/gms;
+
+/** Returns the blocks of TypeScript and JavaScript of a page in order. */
+export const readPrograms = (text: string): ProgramBlock[] =>
+  [...text.matchAll(PROGRAM_BLOCK)].map(({ index, 1: indent = "", 2: info = "", 3: code = "" }) => ({
+    line: text.slice(0, index).split("\n").length,
+    indent,
+    info,
+    code,
+  }));
 
 /** The address that the pages use. */
 export const DEMO_URL = "http://127.0.0.1:2024";

@@ -191,8 +191,9 @@ function showResults(search: string): void {
 }
 
 /**
- * Shows the section that the address names or that contains what it names, else the overview, and hides the others.
- * Marks its link, unfolds and scrolls to the target, and hides search results on a narrow screen.
+ * Shows the section that the address names or that contains what it names, else the overview, and hides the others. Marks its
+ * link, and the root element as `reading` except for the overview. Unfolds and scrolls to a target inside the section, else
+ * scrolls to the top. If the address names a target, hides the search results and their count on a narrow screen.
  */
 function showTarget(): void {
   const id = decodeURIComponent(location.hash.slice(1));

@@ -110,8 +110,10 @@ export class JobSaver extends Saver {
   }
 
   /**
-   * Stores writes of a task, and beside them notes about the resume values it has consumed. Writes of an interrupt set
-   * `isInterrupted`. Does not reject: a failure stops the graph and is kept in `failure`. Does nothing once the saver is closed.
+   * Stores writes of a task. Writes with a resume value get a note of the run and the interrupts that it answers, those of an
+   * interrupt a note of how many values its task has consumed. An interrupt of the root graph, and no other, sets
+   * `isInterrupted`. Does not reject: a failure stops the graph and is kept in `failure`. Stores nothing once the saver is
+   * closed.
    */
   override async putWrites(
     config: GraphConfig,

@@ -101,7 +101,7 @@ function withDirectSteps(node: ReturnType<PregelNode["getNode"]>): Runnable | un
 function withDirectWrites(writer: Runnable): Runnable {
   if (!isChannelWriter(writer)) return writer;
   const writes = writer.writes.map((write) =>
-    write.mapper ? { ...write, mapper: withInvoke(write.mapper, directInvoke(write.mapper)) } : write,
+    write.mapper ? { ...write, mapper: withInvoke(write.mapper, toDirectInvoke(write.mapper)) } : write,
   );
   const direct: ChannelWriter = Object.create(writer, {
     writes: { value: writes },
@@ -115,8 +115,11 @@ function isChannelWriter(writer: Runnable): writer is ChannelWriter {
   return Array.isArray(writes) && typeof _write === "function";
 }
 
-/** Calls the function of a part. Fallback: its `invoke`. */
-function directInvoke(part: GraphRunnable): Invoke {
+/**
+ * Returns a function that calls `func` of the part with the input and the config. Fallback, also for a part whose tracing is not
+ * off: the `invoke` of the part, bound to it.
+ */
+function toDirectInvoke(part: GraphRunnable): Invoke {
   const { func, trace } = part;
   return func && trace === false ? async (input, config) => await func(input, config) : part.invoke.bind(part);
 }
@@ -140,7 +143,7 @@ const EDGE = "<branch_run>";
  */
 export function withEdgeConfig(writer: Runnable, prepare: (config: { callbacks?: unknown }) => void): Runnable {
   if (writer.name !== EDGE) return writer;
-  const invoke = directInvoke(writer);
+  const invoke = toDirectInvoke(writer);
   return withInvoke(writer, (input, options) => {
     const config = { ...options };
     prepare(config);
@@ -160,7 +163,7 @@ export function findCommandEdge({ builder, nodes }: Graph, name: string): Runnab
 
 /** Returns the edge that follows commands. It does not run for the plain state that most nodes return. */
 export function withCommandsOnly(edge: Runnable): Runnable {
-  const invoke = directInvoke(edge);
+  const invoke = toDirectInvoke(edge);
   return withInvoke(edge, async (input, options) =>
     isPlainState(input) ? input : await invoke(input, { ...options }),
   );

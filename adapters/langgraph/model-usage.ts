@@ -95,7 +95,12 @@ export class ModelUsageCollector {
     return events;
   }
 
-  /** Adds a usage event for a message of a model, once per message. Returns false for later ones, and without token counts. */
+  /**
+   * Adds a usage event for a message of a model, once per object and per id. Returns false for later calls with the same message,
+   * and for messages without `usage_metadata`, which it ignores. Counts that are no counts become 0. The requested model has
+   * precedence over that of the response, and the total cost over the sum of its parts. The event has no model or no cost if none
+   * is known.
+   */
   #count(message: ModelMessage, requestedModel?: string): boolean {
     if (!message.usage_metadata || hasMessage(this.#countedMessages, message)) return false;
     addMessage(this.#countedMessages, message);

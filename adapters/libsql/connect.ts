@@ -84,8 +84,9 @@ export function parseAddress({ url, authToken, syncUrl, ...options }: LibsqlOpti
 }
 
 /**
- * Returns the URL of a server without the token, and the token: `authToken`, else that in the URL, else undefined.
- * Throws ConfigError for an invalid URL or token and for a password in the URL; it shows no text that may be secret.
+ * Returns the URL of a server without the token, and the token: `authToken`, else that in the URL, else undefined. Throws
+ * ConfigError for another scheme or an invalid URL, for an empty or invalid token, and for a user name or password in the URL.
+ * The error names `setting` and shows no text that may be secret.
  */
 function parseServerAddress(setting: string, text: string, authToken: string | undefined): ServerAddress {
   if (!/^(?:libsql|https?|wss?):\/\/./.test(text) || !URL.canParse(text)) {

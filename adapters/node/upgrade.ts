@@ -66,8 +66,9 @@ interface Handshake {
 }
 
 /**
- * Passes a handshake to the handler, with a function that opens the socket. If it is not opened, the handler's response is
- * written and the connection closed; 400 if the handler throws. Never rejects.
+ * Passes a handshake to the handler, with a function that opens the socket. Only if the handler never called that function, its
+ * response is written, 400 if it throws, and the connection closed. An open socket is pinged, and terminated if the peer is dead.
+ * Never rejects.
  */
 async function upgrade(
   handler: FetchHandler,

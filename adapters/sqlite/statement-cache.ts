@@ -16,8 +16,8 @@ export function createStatementCache<Statement>(
   const statements = new Map<string, Statement>();
   return {
     /**
-     * Returns the cached statement of this SQL, or prepares and caches one. Releases the one not used for longest if
-     * there are too many.
+     * Returns the cached statement of this SQL, or prepares and caches one. Releases the one not used for longest if there are
+     * more than `limit`; a use counts only while the cache is more than half full.
      */
     get(sql) {
       const cached = statements.get(sql);

@@ -62,6 +62,14 @@ const LIST_OPTIONS = new Set(["permission", "workspaces"]);
 /** Options that say where the database is. `readPlace` reads them. */
 const DATABASE_OPTIONS = ["config", "database"];
 
+/** Returns what is wrong with an option that a command does not have, with the one of its names that is most like it, if one is. */
+export const describeUnknownOption = (rawName: string, optionNames: readonly string[]): string =>
+  `${rawName}: unknown option${suggestName(
+    rawName,
+    optionNames.map((name) => `--${name}`),
+    "; see --help",
+  )}`;
+
 /**
  * Returns what is wrong with an option: an unknown name, a missing or superfluous value, or a repetition of one that
  * takes no list. Undefined if it is right.
@@ -72,10 +80,7 @@ function findOptionProblem(
   isRepeated: boolean,
 ): string | undefined {
   if (name === "json" || name === "help") return value === undefined ? undefined : `${rawName}: takes no value`;
-  if (!valueOptions.includes(name)) {
-    const knownOptions = [...valueOptions, "json", "help"].map((option) => `--${option}`);
-    return `${rawName}: unknown option${suggestName(rawName, knownOptions, "; see --help")}`;
-  }
+  if (!valueOptions.includes(name)) return describeUnknownOption(rawName, [...valueOptions, "json", "help"]);
   if (!value) return `${rawName}: needs a value`;
   if (!inlineValue && value.startsWith("-"))
     return `${rawName}: needs a value; one that starts with - is written ${rawName}=${value}`;

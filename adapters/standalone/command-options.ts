@@ -3,7 +3,7 @@ import { basename } from "node:path";
 import { ConfigError } from "../../lib/mod.ts";
 import { suggestName } from "../../lib/validation.ts";
 import { findUrlProblem, isLibsql, isPostgres } from "../database.ts";
-import { parseTokens } from "./arguments.ts";
+import { describeUnknownOption, parseTokens } from "./arguments.ts";
 import { findConfigFile, isConfigModule, isRecord, OWN_CONFIG_FILES, readContent } from "./config.ts";
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
 import { omitUndefined } from "./omit-undefined.ts";
@@ -167,11 +167,9 @@ function readFlags(args: readonly string[], commands: Iterable<string>, dev: boo
   const flags = new Map<string, string>();
   const tokens = parseTokens(args, valueFlags);
   const isUnknown = (name: string): boolean => !switches.includes(name) && !valueFlags.includes(name);
-  const knownOptions = [...valueFlags, ...switches].map((flag) => `--${flag}`);
   for (const { name, rawName, value } of tokens) {
     if (name === undefined) continue;
-    if (isUnknown(name))
-      problems.push(`${rawName}: unknown option${suggestName(rawName, knownOptions, "; see --help")}`);
+    if (isUnknown(name)) problems.push(describeUnknownOption(rawName, [...valueFlags, ...switches]));
     else if (switches.includes(name)) flags.set(name, "");
     else if (value) flags.set(name, value);
     else problems.push(`${rawName}: needs a value`);

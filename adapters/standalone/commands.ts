@@ -295,7 +295,10 @@ function printAnswer(output: CommandOutput, out: (line: string) => void, err: (l
 const findActions = (group: string): Readonly<Record<string, Action>> | undefined =>
   Object.hasOwn(actions, group) ? actions[group] : undefined;
 
-/** Returns what is wrong with a command that does not exist, with a similar one if there is one. */
+/**
+ * Returns what is wrong with a command that does not exist: the group is unknown, its subcommand is missing, or its subcommand is
+ * unknown. For an unknown name the text ends with a similar one, or with a hint at `--help` if there is none.
+ */
 function describeUnknownCommand(group: string, name: string): string {
   const groupActions = findActions(group);
   if (!groupActions) return `no command ${group}${suggestName(group, COMMANDS, "; see --help")}`;

@@ -4,8 +4,7 @@ import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { ConfigError, VERSION } from "../../lib/mod.ts";
-import { suggestName } from "../../lib/validation.ts";
-import { parseTokens } from "./arguments.ts";
+import { describeUnknownOption, parseTokens } from "./arguments.ts";
 
 const TEMPLATES: Readonly<Record<string, string>> = {
   function: "a plain function",
@@ -55,6 +54,8 @@ interface InitOptions {
   readonly problems: string[];
 }
 
+const INIT_OPTIONS = ["template", "force", "help"];
+
 /**
  * Returns the options of `init`; the template is `function` if none is named. Does not throw: `problems` has everything
  * that is wrong.
@@ -65,11 +66,8 @@ function readInitOptions(args: readonly string[]): InitOptions {
   const options = new Map<string, string | undefined>();
   for (const { name, rawName, value } of parseTokens(args, ["template"])) {
     if (name === undefined) folders.push(rawName);
-    else if (["help", "force", "template"].includes(name)) options.set(name, value);
-    else {
-      const knownOptions = ["--template", "--force", "--help"];
-      problems.push(`${rawName}: unknown option${suggestName(rawName, knownOptions, "; see --help")}`);
-    }
+    else if (INIT_OPTIONS.includes(name)) options.set(name, value);
+    else problems.push(describeUnknownOption(rawName, INIT_OPTIONS));
   }
   const template = options.has("template") ? (options.get("template") ?? "") : "function";
   if (folders.length > 1) problems.push(`${folders[1]}: init takes one folder`);

@@ -7,9 +7,8 @@ import { createRouteTable, isDisabledBy } from "../../lib/http/route-table.ts";
 import { ROUTES } from "../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { ConfigError, type Executor, type HttpOptions } from "../../lib/mod.ts";
-import { suggestName } from "../../lib/validation.ts";
 import { type AgentJsonSchemas, addAgentSchemas, type Document } from "./agents-openapi.ts";
-import { parseTokens } from "./arguments.ts";
+import { describeUnknownOption, parseTokens } from "./arguments.ts";
 import { readCommand } from "./command-options.ts";
 import { createLocalApi } from "./local.ts";
 import { createLog } from "./log.ts";
@@ -51,6 +50,7 @@ export async function runOpenapi(args: readonly string[]): Promise<void> {
 }
 
 const VALUE_OPTIONS = ["config", "output"];
+const OPTION_NAMES = ["agents", ...VALUE_OPTIONS, "help"];
 
 /** Returns the options of the command. Throws a ConfigError with every problem, unless help is requested. */
 function readOptions(args: readonly string[]): OpenapiOptions {
@@ -58,10 +58,8 @@ function readOptions(args: readonly string[]): OpenapiOptions {
   const values = new Map<string, string | undefined>();
   for (const { name, rawName, value } of parseTokens(args, VALUE_OPTIONS)) {
     if (name === undefined) problems.push(`${rawName}: not expected here; see --help`);
-    else if (![...VALUE_OPTIONS, "agents", "help"].includes(name)) {
-      const known = ["--agents", "--config", "--output", "--help"];
-      problems.push(`${rawName}: unknown option${suggestName(rawName, known, "; see --help")}`);
-    } else if (VALUE_OPTIONS.includes(name) && !value) problems.push(`${rawName}: needs a value`);
+    else if (!OPTION_NAMES.includes(name)) problems.push(describeUnknownOption(rawName, OPTION_NAMES));
+    else if (VALUE_OPTIONS.includes(name) && !value) problems.push(`${rawName}: needs a value`);
     values.set(name ?? "", value);
   }
   const agents = values.has("agents");

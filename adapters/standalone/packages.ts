@@ -92,7 +92,10 @@ function findPackage(specifier: string, importers: readonly string[]): PackageFi
 
 type Conditions = string | { readonly [condition: string]: Conditions } | undefined;
 
-/** Returns the path of the first condition that matches, at any depth; undefined if none does. */
+/**
+ * Follows at each depth the first key of the target that is in `conditions`, and returns the path at the end. Does not try later
+ * keys if that leads nowhere: the result is then undefined. `default` matches only if it is in `conditions`.
+ */
 function resolveCondition(target: Conditions, conditions: readonly string[]): string | undefined {
   if (typeof target !== "object") return target;
   const [, inner] = Object.entries(target).find(([name]) => conditions.includes(name)) ?? [];

@@ -228,7 +228,10 @@ class RunAttempt implements Attempt, AttemptControl {
     return !this.#state.mayWrite || this.#state.reason === "shutting_down" || this.#isSuspended;
   }
 
-  /** Calls `onAttemptReleased` of the features, and releases the thread lock if the lease is lost. */
+  /**
+   * Calls `onAttemptReleased` of the features, and releases the thread lock if the attempt may not write any more; a failure of
+   * that is ignored.
+   */
   async #releaseRun(): Promise<void> {
     const { options, claimed, journal, mapper } = this.#parts;
     const { reason } = this.#state;

@@ -261,8 +261,8 @@ export class Claims {
   }
 
   /**
-   * Starts the claimed run. Without an outcome (the request failed) assumes a backlog; without a run clears the backlog, unless
-   * the worker was woken since the request.
+   * Starts the claimed run. Without an outcome (the request failed) assumes a backlog. Without a run clears the backlog and notes
+   * whether runs wait only for their threads, unless the worker was woken since the request.
    */
   #handleResponse(outcome: FinishRunResult | undefined, wakeUpsBefore: number): void {
     if (outcome?.next) this.#parts.start(outcome.next);

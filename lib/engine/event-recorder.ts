@@ -1,7 +1,7 @@
 /** Records the events of a run for the event protocol of threads: its lifecycle, and the events of its executor. */
 import type { Environment } from "../environment.ts";
 import { type ExecutorEvent, type GraphInfo, type Job, ResumeError } from "../executor/contract.ts";
-import { getAnswerCount } from "../executor/job-request.ts";
+import { getAnswerCount, listInterruptIds } from "../executor/job-request.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import {
   type ClaimedRun,
@@ -211,5 +211,5 @@ function findResumedInterruptIds({ resume_targets = [] }: Job, interrupts: JsonO
       .flatMap((interrupt) => (isObject(interrupt) ? [`${getAnswerCount(interrupt)} ${interrupt.id}`] : [])),
   );
   const isPending = resume_targets.every(({ interrupt_id, answered }) => pending.has(`${answered} ${interrupt_id}`));
-  return isPending ? resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? []) : [];
+  return isPending ? listInterruptIds(resume_targets) : [];
 }

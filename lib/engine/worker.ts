@@ -48,23 +48,31 @@ export interface WorkerCounters {
 }
 
 export interface Worker extends Reservations {
-  /** Claims a run that was created and is due, or announces it to other processes. `busy` is true if its thread was busy. */
+  /**
+   * Is called after a due run was created: claims soon, and signals the new work to other processes, at once if `busy`, because
+   * its thread was busy, otherwise as part of the backlog.
+   */
   offer(busy: boolean): void;
-  /** Schedules a claim at the time at which a run is due. */
+  /** Schedules a claim at the time at which a run is due. Without a free slot then, signals the work to other processes, too. */
   wakeAt(time: number): void;
   /**
    * Stops the attempts of a run here. Returns true if one stops for this reason, also if it did before. Returns false for a run
    * without an attempt here; if a claim in flight brings it, it is stopped when it starts.
    */
   cancel(run_id: string, reason: StopReason): boolean;
-  /** Resolves when no attempt of the run executes here, and its end is stored. */
+  /** Resolves when the attempts of the run that are here now have ended and this is stored; at once without one. */
   whenDone(run_id: string): Promise<void>;
-  /** Returns false if claiming has failed or has had no response for some time. */
+  /**
+   * Returns false if claiming has failed or had no response, or the poll has not run, for some time. True during a stop and
+   * without slots.
+   */
   isHealthy(): boolean;
+  /** Returns a copy of the counters. */
   counters(): WorkerCounters;
   /**
-   * Claims nothing more, waits for running attempts and claims, and returns the runs to the queue after `grace_ms`. Resolves some
-   * seconds later at the latest. Stops acquiring the worker lock, and does not release it.
+   * Claims nothing more, waits for running attempts and claims, and stops the attempts after `grace_ms`, which returns their runs
+   * to the queue. Resolves 20 s later at the latest, even if some still run. Stops acquiring the worker lock, and does not
+   * release it.
    */
   stop(grace_ms: number): Promise<void>;
 }
@@ -75,8 +83,9 @@ const MAX_LOOP_BUSY_MS = 2;
 const SHUTDOWN_MARGIN_MS = 20_000;
 
 /**
- * Creates the worker and subscribes it to signals. With a `concurrency` it acquires the worker lock in the background, and then
- * polls and claims; without, it executes nothing.
+ * Creates the worker and subscribes it to signals. With a `concurrency` it tries in the background to acquire the worker lock.
+ * Then it opens the slots, starts to poll and to claim, and wakes all listeners of the bus; the first refusal of the lock wakes
+ * them, too. With the concurrency 0 it executes nothing and wakes all listeners before it returns.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createWorker(options: WorkerOptions): Worker {
@@ -99,8 +108,8 @@ export function createWorker(options: WorkerOptions): Worker {
   let stopAcquiringLock = (): void => {};
 
   /**
-   * Starts an attempt of a claimed run in a slot. Applies stops that arrived before it, a stored cancel and a shutdown in
-   * progress.
+   * Starts an attempt of a claimed run in a slot, and counts it. Applies stops that arrived before it, a stored cancel and a
+   * shutdown in progress; the reason of a stop that arrived before has precedence.
    */
   function start(claimed: ClaimedRun): void {
     const { run_id, thread_id, graph_id, attempt: number } = claimed.run;
@@ -165,8 +174,8 @@ export function createWorker(options: WorkerOptions): Worker {
   }
 
   /**
-   * Makes matching attempts read their cancel flag, because other processes may have set it. Stops of this process come by
-   * `cancel`, with their reason and without a read.
+   * Makes matching attempts read their cancel flag, because other processes may have set it. Does nothing for a signal of this
+   * process (`here`): its stops come by `cancel`, with their reason and without a read.
    */
   function checkCancelled(from: ChangeOrigin, matches: (attempt: Attempt) => boolean): void {
     if (from === "here") return;
@@ -246,7 +255,10 @@ const MAX_TIMER_AHEAD_MS = 60_000;
 /** The maximum delay of a timer, in milliseconds. Longer waits are split. */
 const MAX_TIMER_MS = 3_600_000;
 
-/** Creates one timer for all times at which runs become due. Calls `onDue` once for all times that have passed. */
+/**
+ * Creates one timer for all times at which runs become due, which starts when a time is added. Calls `onDue` once for all times
+ * that have come together; a time in the past counts at the next tick.
+ */
 function createDueTimer(environment: Environment, onDue: () => void): { add(time: number): void; stop(): void } {
   const times: number[] = [];
   let isStopped = false;
@@ -287,8 +299,8 @@ const STANDBY_RETRY_MS = 250;
 
 /**
  * Tries until this process has the worker lock, and then calls `onAcquired`: one process at a time executes the runs of an
- * embedded database, and the others stand by. The first refusal is logged and calls `onStandby`. The returned function stops the
- * tries.
+ * embedded database, and the others stand by. Tries every 250 ms, also after an error, which is logged. The first refusal is
+ * logged and calls `onStandby`. The returned function stops the tries and does not release the lock.
  */
 function acquireWorkerLock(
   { storage, environment }: WorkerOptions,
@@ -301,8 +313,8 @@ function acquireWorkerLock(
   let cancel = (): void => {};
 
   /**
-   * Tries to take the worker lock. On success calls `onAcquired`; otherwise tries again later. The first refusal is logged and
-   * calls `onStandby`.
+   * Tries to take the worker lock, and records that for the health check. On success calls `onAcquired`; otherwise tries again
+   * later. The first refusal is logged and calls `onStandby`. Does nothing more once the tries were stopped. Never rejects.
    */
   async function acquire(): Promise<void> {
     health.recordPoll();

@@ -1,5 +1,5 @@
 /** The schemas that an agent declares, and the validation of values by them. */
-import { SchemaMismatch } from "../errors.ts";
+import type { InputIssue } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Schema } from "./agent-types.ts";
 
@@ -75,9 +75,9 @@ export const formatIssueTypes = (issues: readonly SchemaIssue[]): string =>
 export const formatIssues = (issues: readonly SchemaIssue[]): string =>
   issues.map(({ path, message }) => (path.length > 0 ? `${path.join(".")}: ${message}` : message)).join("; ");
 
-/** Creates the error of a request with a value at `loc` that does not fit its schema. */
-export const toSchemaMismatch = (loc: readonly (string | number)[], issues: readonly SchemaIssue[]): SchemaMismatch =>
-  new SchemaMismatch(issues.map(({ path, message, type }) => ({ loc: [...loc, ...path], msg: message, type })));
+/** Returns the issues of a value at `loc` in a request, as responses list them. */
+export const toInputIssues = (loc: readonly (string | number)[], issues: readonly SchemaIssue[]): InputIssue[] =>
+  issues.map(({ path, message, type }) => ({ loc: [...loc, ...path], msg: message, type }));
 
 /** The error of a run whose state does not fit the schema of its agent. */
 export class InvalidState extends Error {

@@ -102,26 +102,96 @@ export type GraphInputs<Input> = { [Name in keyof Input]: GraphInput<Input[Name]
 /** The values of a graph on the wire. */
 export type GraphOutputs<Output> = { [Name in keyof Output]: GraphOutput<Output[Name]> } & {};
 
+/** The question of a graph on the wire. `Json` if the graph declares none. */
+export type GraphQuestion<Value> = unknown extends Value ? Json : [Value] extends [never] ? Json : GraphOutput<Value>;
+/** The answers that a graph takes: one, or one for each open interrupt by its id. `any` if the graph declares none. */
+export type GraphAnswers<Answer> = unknown extends Answer
+  ? any
+  : [Answer] extends [never]
+    ? any
+    : Answer | { readonly [interrupt_id: string]: Answer };
+
 /** The types of a graph as its callers see them. */
-export type GraphWire<Input, Output, Context> = {
+export type GraphWire<Input, Output, Context, Interrupt = unknown, Answer = unknown> = {
   input: GraphInputs<Input>;
   values: GraphOutputs<Output>;
   context: Context;
-  interrupt: Json;
-  resume: any;
+  interrupt: GraphQuestion<Interrupt>;
+  resume: GraphAnswers<Answer>;
   custom: Json;
 } & {};
 
-/** The context that a graph takes. */
-export type GraphContext<Graph> = Graph extends { stream(input: any, options?: infer Options): any }
+/** The value of the interrupts that a graph declares. Unknown if it declares none. */
+export type GraphInterrupt<Graph> = Graph extends { isInterrupted(values: any): values is infer Interrupted }
+  ? Interrupted extends { __interrupt__: readonly (infer Interrupt)[] }
+    ? Interrupt extends { value?: infer Value }
+      ? Value
+      : unknown
+    : unknown
+  : unknown;
+
+/** The answer in a command of LangGraph. Never for an input that is no command. */
+export type CommandResume<Input> = Input extends object
+  ? [keyof Input & symbol] extends [never]
+    ? never
+    : Input[keyof Input & symbol] extends { lg_name?: "Command"; resume?: infer Answer }
+      ? Answer
+      : never
+  : never;
+
+/** The answer to the interrupts that a graph declares. Unknown if it declares none. */
+export type GraphResume<Graph> = Graph extends { stream(input: infer Input, options?: any): any }
+  ? CommandResume<Input>
+  : unknown;
+
+/** The members of a type that have a name of their own, without its index signatures. */
+export type KnownMembers<Type> = {
+  [Name in keyof Type as string extends Name
+    ? never
+    : number extends Name
+      ? never
+      : symbol extends Name
+        ? never
+        : Name]: Type[Name];
+};
+
+/** The context that the options of a graph's `stream` have. `any` if the graph takes any. */
+export type StreamContext<Graph> = Graph extends { stream(input: any, options?: infer Options): any }
   ? NonNullable<Options> extends { context?: infer Context }
-    ? Exclude<Context, undefined> extends infer Declared
-      ? 0 extends 1 & Declared
-        ? JsonObject
-        : Declared
-      : JsonObject
-    : JsonObject
-  : JsonObject;
+    ? Exclude<Context, undefined>
+    : any
+  : any;
+
+/** The members of a context schema of zod, as callers send them. Those of an `Annotation` are left out: LangGraph does not validate them. */
+export type SentContext<Channels> = {
+  [Name in keyof Channels as Channels[Name] extends { value: unknown }
+    ? never
+    : Channels[Name] extends { UpdateType: infer Sent }
+      ? [Extract<Sent, { __overwrite__: unknown }>] extends [never]
+        ? Name
+        : never
+      : never]: Channels[Name] extends { UpdateType: infer Sent } ? Sent : never;
+};
+
+/** Makes the members optional that may be undefined. */
+export type OptionalUndefined<Type> = {
+  [Name in keyof Type as undefined extends Type[Name] ? never : Name]: Type[Name];
+} & { [Name in keyof Type as undefined extends Type[Name] ? Name : never]?: Type[Name] };
+
+/** The context schema of a graph, as the channels of its members. */
+export type ContextChannels<Graph> = Graph extends { builder: { _configSchema?: infer Channels } }
+  ? KnownMembers<NonNullable<Channels>>
+  : unknown;
+
+/** The context of a graph: the members that its zod schema requires are required, and all others optional. */
+export type DeclaredContext<Members, Sent> = Simplify<Partial<Omit<Members, keyof Sent>> & OptionalUndefined<Sent>>;
+
+/** The context that a graph takes. */
+export type GraphContext<Graph, Context = StreamContext<Graph>, Members = KnownMembers<Context>> = 0 extends 1 & Context
+  ? JsonObject
+  : [keyof Members] extends [never]
+    ? Simplify<Partial<Context>>
+    : DeclaredContext<Members, SentContext<ContextChannels<Graph>>>;
 
 /** The types of what was given as an agent: of `agent()`, or of a LangGraph.js graph. `Untyped` for all others. */
 export type WireOf<AgentLike> = AgentLike extends { readonly "~types"?: infer Types }
@@ -129,12 +199,14 @@ export type WireOf<AgentLike> = AgentLike extends { readonly "~types"?: infer Ty
     ? NonNullable<Types>
     : Untyped
   : AgentLike extends { readonly "~InputType": infer Input; readonly "~OutputType": infer Output }
-    ? GraphWire<Input, Output, Simplify<Partial<GraphContext<AgentLike>>>>
-    : AgentLike extends { readonly graph: infer Graph }
-      ? Graph extends (...args: any) => infer Result
-        ? WireOf<Awaited<Result>>
-        : WireOf<Graph>
-      : Untyped;
+    ? GraphWire<Input, Output, GraphContext<AgentLike>, GraphInterrupt<AgentLike>, GraphResume<AgentLike>>
+    : AgentLike extends { readonly agent: { readonly agent: unknown; readonly "~types"?: infer Types } }
+      ? WireOf<{ readonly "~types"?: Types }>
+      : AgentLike extends { readonly graph: infer Graph }
+        ? Graph extends (...args: any) => infer Result
+          ? WireOf<Awaited<Result>>
+          : WireOf<Graph>
+        : Untyped;
 
 /** The types of all agents of an object, by name. */
 export type GraphsOf<Agents> = { [Name in keyof Agents]: WireOf<Agents[Name]> } & {};
@@ -172,9 +244,11 @@ export type Check<AgentLike> = AgentLike extends (job: any) => infer Result
     ? AgentLike
     : AgentLike extends { readonly agent: (job: any) => infer Result }
       ? CheckResult<Result, CheckKeys<AgentLike>>
-      : AgentLike extends { readonly graph: unknown }
-        ? CheckKeys<AgentLike, keyof AgentSettings | "graph">
-        : AgentLike;
+      : AgentLike extends { readonly agent: { readonly agent: unknown } }
+        ? CheckKeys<AgentLike, keyof AgentSettings | "agent" | "strict">
+        : AgentLike extends { readonly graph: unknown }
+          ? CheckKeys<AgentLike, keyof AgentSettings | "graph">
+          : AgentLike;
 
 /** Agents by name, each as it is or with an `AgentError` in its place. */
 export type CheckedAgents<Agents> = Agents & { readonly [Name in keyof Agents]: Check<Agents[Name]> };

@@ -61,8 +61,8 @@ export class ContentBlocks {
   }
 
   /**
-   * Ends the open messages of a namespace and of its subgraphs, and returns their events. With `error` they end as failed,
-   * without the ends of their blocks.
+   * Ends the open messages of a namespace and of its subgraphs, all for `[]`, and returns their events. With `error` they end as
+   * failed, without the ends of their blocks.
    */
   close(namespace: readonly string[], error?: string): MessageEvent[] {
     const isInside = ({ namespace: messageNamespace }: OpenMessage): boolean =>
@@ -125,8 +125,8 @@ class OpenMessage {
   }
 
   /**
-   * Creates the `message-start` event: id, role, tool call id, and provider and model of AI messages. Unknown types get the role
-   * `ai`.
+   * Creates the `message-start` event: id, role, tool call id, and provider and model of AI messages, of the response rather than
+   * of the metadata. The type `function` gets the role `tool`, unknown types get `ai`.
    */
   start(): MessageEvent {
     const type = toMessageType(this.#initialMessage.type as string);
@@ -160,8 +160,8 @@ class OpenMessage {
   }
 
   /**
-   * Returns the ends of open blocks and of the message. `whole` is its final form, whose usage replaces that of the chunks; its
-   * content is ignored.
+   * Returns the ends of open blocks and of the message. `whole` is its final form: its usage replaces that of the chunks, its
+   * response metadata are merged over theirs, and its content is ignored.
    */
   finish(whole: JsonObject = {}): MessageEvent[] {
     const usage = whole.usage_metadata ?? this.#usage;
@@ -182,8 +182,8 @@ class OpenMessage {
   }
 
   /**
-   * Adds a part to the block that it continues, or ends the open blocks and starts a new one. Returns the events; none for an
-   * empty text.
+   * Adds a part to the block that it continues, which is open again if it had ended; otherwise ends the open blocks and starts a
+   * new one. Returns the events; none for a text or reasoning that is empty and has no other members.
    */
   #addPart(part: JsonObject): MessageEvent[] {
     const continued = this.#findContinuedBlock(part);
@@ -208,7 +208,12 @@ class OpenMessage {
     return [...events, ...this.#createDeltas(block, content)];
   }
 
-  /** Returns the block that a part continues, by id, by `index`, or the last one for text; undefined if it starts a new one. */
+  /**
+   * Returns the block of the same type that a part continues; undefined if it starts a new one. A whole tool call is found by its
+   * id alone; any other part with an `index` by that, newest first, but not a call with another id. Without an index, a chunk of
+   * a call is found by its id, or is the last call, and text and reasoning continue only the very last block, if that has no
+   * index.
+   */
   #findContinuedBlock(part: JsonObject): Block | undefined {
     const { type, index = null, id = null } = part;
     const last = this.#blocks.at(-1);
@@ -231,7 +236,10 @@ class OpenMessage {
     return continues && last?.content.type === type && (last.content.index ?? null) === null ? last : undefined;
   }
 
-  /** Returns the delta event of a part; an empty list if the part has no text. Tool calls repeat all of their arguments. */
+  /**
+   * Returns the delta event of a part; an empty list if the part adds no text or data. For a block of a tool call the part is
+   * ignored: the delta repeats all arguments of the block, and the list is empty if too few have been added to a chunk.
+   */
   #createDeltas(block: Block, part: JsonObject): MessageEvent[] {
     const { index, content } = block;
     const { type } = content;
@@ -253,8 +261,8 @@ class OpenMessage {
   }
 
   /**
-   * Creates a snapshot of the arguments, which all clients can read, or an empty list if too little was added: snapshots of long
-   * arguments are less frequent, because each repeats all of them.
+   * Creates a snapshot of the arguments, which all clients can read, and notes its length; an empty list if too little was added.
+   * Above 2,048 characters the arguments must have grown by a sixteenth, because each snapshot repeats all of them.
    */
   #createToolDeltas(block: Block): MessageEvent[] {
     const { id = null, name = null, args } = block.content;
@@ -288,7 +296,10 @@ class OpenMessage {
   }
 }
 
-/** Appends a part to its block. Strings are concatenated, except names and addresses, which providers repeat. */
+/**
+ * Returns a new block with a part appended; the type stays. Strings are concatenated, except the id, the name, the MIME type and
+ * addresses, which providers repeat: these are replaced unless they are empty.
+ */
 function mergeBlock(block: JsonObject, part: JsonObject): JsonObject {
   const { type = null } = block;
   const deltaMember = DELTA_MEMBERS[String(type)] ?? "";
@@ -305,7 +316,10 @@ function mergeBlock(block: JsonObject, part: JsonObject): JsonObject {
   return { ...(mergePart(block, part) as JsonObject), ...Object.fromEntries(fixed), type };
 }
 
-/** Returns the block as it is before its first delta: without text, data or arguments. Tool calls of any type become chunks. */
+/**
+ * Returns the block as it is before its first delta: without text, data or arguments. Tool calls of any type become chunks,
+ * unknown blocks stay.
+ */
 function toOpeningBlock(content: JsonObject): JsonObject {
   const { type } = content;
   if (type === "text") return { type, text: "" };
@@ -320,8 +334,8 @@ function toOpeningBlock(content: JsonObject): JsonObject {
 }
 
 /**
- * Returns the whole block without `index`. Chunks of a tool call become a call with parsed arguments, or `invalid_tool_call` if
- * these are not a JSON object.
+ * Returns the whole block without `index`. Chunks of a tool call become a call with parsed arguments, `{}` for an empty text, or
+ * `invalid_tool_call` with an error if these are not a JSON object.
  */
 function toFinalBlock({ index: _index, ...content }: JsonObject): JsonObject {
   const { type, id = null, name = null, args = "" } = content;
@@ -354,8 +368,9 @@ function toFinishReason(response: JsonObject, hasToolCalls: boolean): string {
 
 /**
  * Converts the content of a message or chunk to blocks of type `text`, `reasoning`, `tool_call`, `tool_call_chunk`,
- * `invalid_tool_call`, `image`, `audio`, `video` or `file`. Other blocks keep the provider's form. In chunks, `index` identifies
- * the block to continue.
+ * `invalid_tool_call`, `image`, `audio`, `video` or `file`; other blocks keep the provider's form. Reasoning outside the content
+ * comes first, only if the content has none, then the content, tool calls, and generated media. Tool parts of the content are
+ * left out if the message has tool calls. In chunks, `index` identifies the block to continue.
  */
 function toStandardBlocks(message: JsonObject): JsonObject[] {
   const { content = "" } = message;
@@ -421,7 +436,10 @@ function toStandardBlock(part: JsonObject): JsonObject {
   }
 }
 
-/** Returns a reasoning block; with empty text if there is none. */
+/**
+ * Returns a reasoning block, with an empty text unless `text` is one. It takes index, id and signature from `part.reasoningText`
+ * if that has them, else from `part`.
+ */
 function createReasoningBlock(text: Json | undefined, part: JsonObject): JsonObject {
   const { index, id, signature } = isObject(part.reasoningText) ? { ...part, ...part.reasoningText } : part;
   const members = Object.entries({ index, id, signature }).filter(([, value]) => value !== undefined);
@@ -435,8 +453,9 @@ const joinSummary = ({ summary }: JsonObject): string =>
     .join("");
 
 /**
- * Reads reasoning outside the content: a text of DeepSeek, Groq and others, or the list of summaries of OpenAI's Responses API.
- * Returns one block, or an empty list.
+ * Reads reasoning outside the content: the list of summaries of OpenAI's Responses API or a text in `reasoning`, or, if that is
+ * missing, a text in `reasoning_content`, as of DeepSeek and Groq. Returns one block; an empty list for an empty text and other
+ * values.
  */
 function readReasoning({ reasoning_content, reasoning: reasoningMember }: JsonObject): JsonObject[] {
   const text = isObject(reasoningMember) ? joinSummary(reasoningMember) : (reasoningMember ?? reasoning_content);
@@ -462,8 +481,9 @@ const MEDIA: Readonly<Record<string, string>> = {
 };
 
 /**
- * Converts a media block of any provider, also one with a data URL; returns null for other blocks and without content. The
- * content is in the block, or in a member named like its type or `source`.
+ * Converts a media block of any provider to its type, MIME type and data, URL or file id; a data URL in base64 becomes data. The
+ * content is in the block, or in a member named like its type or `source`. Without a type of its own it has that of its MIME
+ * type, else `file`. Returns null for other blocks and without content.
  */
 function toMediaBlock(part: JsonObject): JsonObject | null {
   const type = String(part.type);
@@ -487,7 +507,10 @@ function toMediaBlock(part: JsonObject): JsonObject | null {
   };
 }
 
-/** Returns spoken answers and generated images of OpenAI as blocks; an empty list without these. */
+/**
+ * Returns generated images and then the spoken answer of OpenAI as blocks; an empty list without these. The answer has the index
+ * `audio`, so that its chunks form one block.
+ */
 function readGeneratedMedia({ audio, tool_outputs }: JsonObject): JsonObject[] {
   const blocks = filterObjects(tool_outputs)
     .filter(({ type, result }) => type === "image_generation_call" && typeof result === "string")

@@ -375,14 +375,13 @@ class UnknownInterruptError extends ResumeError {
   }
 }
 
+/** Returns the ids of interrupts in their order. Leaves out stops at breakpoints, which have none. */
+export const listInterruptIds = (targets: readonly InterruptRef[]): string[] =>
+  targets.flatMap(({ interrupt_id }) => interrupt_id ?? []);
+
 /** Creates the error of a run whose interrupts were answered or dropped before it started. */
 export const createInterruptGoneError = (missing: readonly InterruptRef[], pending: readonly string[]): ResumeError =>
-  new UnknownInterruptError(
-    "not_pending",
-    missing.flatMap(({ interrupt_id }) => interrupt_id ?? []),
-    [...new Set(pending)].sort(),
-    "interrupt_gone",
-  );
+  new UnknownInterruptError("not_pending", listInterruptIds(missing), [...new Set(pending)].sort(), "interrupt_gone");
 
 /**
  * Returns the error of a resume value with `strict_resume`: for an empty map, for ids that are not pending, and for a single

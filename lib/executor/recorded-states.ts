@@ -1,5 +1,6 @@
 /** The stored form of states of agents that put no checkpoints. `state-recorder.ts` puts them. */
 import type { Environment } from "../environment.ts";
+import { SchemaMismatch } from "../errors.ts";
 import { isObject, type Json, type JsonObject, registerText } from "../json.ts";
 import type { AgentSchemas } from "./agent-schemas.ts";
 import {
@@ -234,9 +235,9 @@ function requireRecordedState(stored: StoredCheckpoint): RecordedState {
 /** Throws `SchemaMismatch` for an update that the schema of the state refuses. */
 async function requireSchemaFit(schemas: AgentSchemas, before: Json, after: JsonObject): Promise<void> {
   if (!schemas.state) return;
-  const { findUpdateIssues, toSchemaMismatch } = await import("./agent-schemas.ts");
+  const { findUpdateIssues, toInputIssues } = await import("./agent-schemas.ts");
   const issues = await findUpdateIssues(schemas, before, after);
-  if (issues.length > 0) throw toSchemaMismatch(["body", "values"], issues);
+  if (issues.length > 0) throw new SchemaMismatch(toInputIssues(["body", "values"], issues));
 }
 
 /** Creates the functions that read and update the states of graphs that have one node, named like the graph. */

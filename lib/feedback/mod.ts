@@ -460,9 +460,12 @@ function requirePermission(caller: Caller, workspace_id: string, permission: Per
   throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
 }
 
-/** Returns true if two records differ at most in id, user and times, as those of a repeated request do. */
+/**
+ * Returns true if two records differ at most in id, user, their times and the start of their run, as those of a repeated request
+ * do.
+ */
 function hasSameContent(a: FeedbackRow, b: FeedbackRow): boolean {
-  /** Returns the members that make the content, without ids, user and times. */
+  /** Returns a copy of the record without its id, its user, its times and the start of its run. */
   const content = (row: FeedbackRow): Json => {
     const { id: _id, user_id: _user, created_at: _at, modified_at: _then, run_started_at: _start, ...rest } = row;
     return rest;

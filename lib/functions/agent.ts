@@ -17,6 +17,21 @@ export interface AgentDefinition extends AgentSettings {
   readonly "~schemas"?: AgentSchemas;
 }
 
+/** An agent of `agent()` with further settings, which replace its own. */
+export interface AgentWithSettings extends AgentSettings {
+  readonly agent: AgentDefinition;
+  /** If true, a durable call fails when its journal has another order of operations. Default: that of the agent. */
+  readonly strict?: boolean;
+}
+
+/** Returns the agent with the settings that stand beside it in place of its own. Returns other definitions unchanged. */
+export function mergeSettings(definition: AgentDefinition | AgentWithSettings): AgentDefinition {
+  const { agent: inner, ...settings } = definition;
+  return typeof inner === "object" && typeof inner?.agent === "function"
+    ? { ...inner, ...settings }
+    : (definition as AgentDefinition);
+}
+
 /** An agent with its types. Give it to `createApp`, `fromFunctions` or `testService`. */
 export interface Agent<Types extends Wire = Wire> extends AgentDefinition {
   /** Has no value: it carries the types. */
@@ -34,10 +49,11 @@ export interface AgentOptions<State, Context, Input, Interrupt, Answer, Custom> 
   readonly context?: Context;
   /** The input of a run. It is an argument then: only its `messages` go into the state. */
   readonly input?: Input;
-  /** The argument of `interrupt()`. */
+  /** The argument of `interrupt()`. The value of an `ask` is not validated. */
   readonly interrupt?: Interrupt;
   /**
-   * The answers: `command.resume`. The setting `by_id` may stand here in place of a schema; for both, write
+   * The answers to `interrupt()`, and to an `ask` without a `schema`: `command.resume`. An answer to an `ask` with a `schema` is
+   * validated by that alone; typed calls take it if `resume` is a union that includes it, or is left out. The setting `by_id` may stand here in place of a schema; for both, write
    * `{ ...agent({ resume: schema }, run), resume: "by_id" }`.
    */
   readonly resume?: Answer | "by_id";

@@ -6,7 +6,7 @@ import { findUnknownSettings } from "../executor/option-names.ts";
 import { createRecordedGraphState } from "../executor/recorded-states.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { recordCoroutine } from "../executor/state-recorder.ts";
-import type { Agent, AgentDefinition } from "./agent.ts";
+import { type Agent, type AgentDefinition, type AgentWithSettings, mergeSettings } from "./agent.ts";
 import type { AgentFunction } from "./function-job.ts";
 
 export * from "./agent.ts";
@@ -42,14 +42,16 @@ let execute: Execute | undefined;
  * });
  * ```
  */
-export function fromFunctions<Hosted extends Readonly<Record<string, AgentFunction | AgentDefinition>>>(
-  agents: CheckedAgents<Hosted>,
-): Executor<GraphsOf<Hosted>> {
+export function fromFunctions<
+  Hosted extends Readonly<Record<string, AgentFunction | AgentDefinition | AgentWithSettings>>,
+>(agents: CheckedAgents<Hosted>): Executor<GraphsOf<Hosted>> {
   const definitions = new Map(
-    Object.entries<AgentFunction | AgentDefinition>(agents).map(([name, agent]): [string, AgentDefinition] => [
-      name,
-      typeof agent === "function" ? { agent: agent } : agent,
-    ]),
+    Object.entries<AgentFunction | AgentDefinition | AgentWithSettings>(agents).map(
+      ([name, agent]): [string, AgentDefinition] => [
+        name,
+        typeof agent === "function" || !agent ? { agent: agent } : mergeSettings(agent),
+      ],
+    ),
   );
   const problems = [...definitions].flatMap(([name, definition]) => findDefinitionProblems(name, definition));
   if (problems.length > 0) throw new ConfigError(problems);

@@ -79,7 +79,10 @@ export interface WaitOptions<Declared, Timeout = Duration | undefined> {
 export interface AskOptions<Declared, Timeout = Duration | undefined> {
   /** The duration after which `ask` returns null. Default: none. */
   readonly timeout?: Timeout;
-  /** A Standard Schema or a JSON Schema of the resume value. Clients see its JSON Schema as `response_schema`. */
+  /**
+   * A Standard Schema or a JSON Schema of the resume value, which is then not validated by the agent's `resume`. Clients see its
+   * JSON Schema as `response_schema`.
+   */
   readonly schema?: Declared;
 }
 

@@ -1,6 +1,7 @@
 /** Reads the state that a function continues from. */
 import type { Job, StateEvent, StoredCheckpoint, Task } from "../executor/contract.ts";
 import type { EventCoroutine } from "../executor/coroutine.ts";
+import { listInterruptIds } from "../executor/job-request.ts";
 import { FOREIGN_STATE_MESSAGE, parseRecordedState, readValues } from "../executor/recorded-states.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import type { FunctionJob } from "./function-job.ts";
@@ -70,7 +71,7 @@ export function* readHead(job: Job): EventCoroutine<ThreadHead> {
     call,
     ...(input === undefined ? {} : { input }),
     interrupt_ids:
-      job.resume_targets?.flatMap(({ interrupt_id }) => interrupt_id ?? []) ??
+      (job.resume_targets && listInterruptIds(job.resume_targets)) ??
       tasks.flatMap(({ interrupts }) => interrupts.map(({ id }) => id)),
     resumedTasks: job.resume_targets?.length ? answeredTasks : [],
   };

@@ -36,10 +36,12 @@ export interface RunEnd {
 
 /** The operations of a server. A null thread makes the run stateless. Each operation rejects with `signal.reason` when it aborts. */
 export interface RunTransport {
+  /** Creates a thread with the graph in its metadata and returns its id. */
   createThread(graph_id: string, signal?: AbortSignal): Promise<string>;
   deleteThread(thread_id: string): Promise<unknown>;
   /** Returns true if the error of a new run says that the run was not created. */
   isRefusal(error: unknown): boolean;
+  /** Creates a run, without a thread if `thread_id` is null, and returns its ids without waiting for it. */
   create(thread_id: string | null, request: RunRequest, signal?: AbortSignal): Promise<RunRef>;
   /** Creates a run and waits for its result, which has the form of `join`. */
   wait(
@@ -47,7 +49,7 @@ export interface RunTransport {
     request: RunRequest,
     signal?: AbortSignal,
   ): Promise<{ readonly run: RunRef; readonly result: Json }>;
-  /** Creates a run and streams its frames. */
+  /** Creates a run and returns its frames with decoded data, until its end. */
   stream(
     thread_id: string | null,
     request: RunRequest,
@@ -61,7 +63,7 @@ export interface RunTransport {
   findEnd(run: RunRef, signal?: AbortSignal): Promise<RunEnd | null>;
   /** Returns the newest state that a run has stored; null without one, or if the thread was deleted. */
   findState(run: RunRef, signal?: AbortSignal): Promise<ReceivedState | null>;
-  /** Returns the current state of a thread. */
+  /** Returns the current state of a thread. Rejects if the thread does not exist. */
   readState(thread_id: string): Promise<ReceivedState>;
 }
 

@@ -117,6 +117,16 @@ export type ContextOption<Context> = {} extends Context
 /** The options of a call. `context` is required if the agent requires members of it and no assistant may have them. */
 export type CallOptions<Types extends Wire = Untyped> = CallSettings & ContextOption<Types["context"]>;
 
+/**
+ * The options of an answer. After `interrupt` the agent starts again with this `context`, so give it if the agent requires
+ * members. After `ask` it continues with the context of its start, and this one has no effect.
+ */
+export type ResumeOptions<Types extends Wire = Untyped> = Omit<CallSettings, "thread_id" | "assistant_id"> &
+  (
+    | { readonly assistant_id: string; readonly context?: Partial<Types["context"]> }
+    | { readonly assistant_id?: string; readonly context?: Types["context"] }
+  );
+
 /** The options of a stream. */
 export type StreamOptions<Types extends Wire, Mode extends StreamMode> = CallOptions<Types> & {
   /** The modes of the frames. Default `values`. */
@@ -154,11 +164,7 @@ export interface AgentHandle<Types extends Wire = Untyped> {
    * Answers the open interrupt of a thread and waits for the end of the run. With several open interrupts, `answer` is an object of
    * answers by interrupt id.
    */
-  resume(
-    thread_id: string,
-    answer: Types["resume"],
-    options?: Omit<CallSettings, "thread_id">,
-  ): Promise<Outcome<Types>>;
+  resume(thread_id: string, answer: Types["resume"], options?: ResumeOptions<Types>): Promise<Outcome<Types>>;
   /** Returns the current state of a thread. */
   state(thread_id: string): Promise<AgentState<Types>>;
 }

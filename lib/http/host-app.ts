@@ -90,7 +90,10 @@ function withNotFoundStatus(app: Hono): (request: Request) => AppResponse {
   return (request) => copy.fetch(request);
 }
 
-/** Copies an application by `basePath` of Hono's own class, which copies private handlers. Returns null if there is no such method. */
+/**
+ * Copies an application, with its private handlers, by the `basePath` of Hono itself: overrides of subclasses are not called.
+ * Returns null if no class of the application has that method.
+ */
 function copyApp(app: Hono): Hono | null {
   let basePath: Hono["basePath"] | undefined;
   for (let type = Object.getPrototypeOf(app); type !== null; type = Object.getPrototypeOf(type)) {

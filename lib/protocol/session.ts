@@ -167,8 +167,9 @@ function createCommandHandler(
   }
 
   /**
-   * Executes a command and sends its response, after a check of the caller's access. The response to a subscription follows
-   * later. Closes the socket, without a response, if the access was revoked.
+   * Executes a command and sends its response, after a check of the caller's access. The response to a subscription follows later
+   * and is not awaited. Closes the socket, without a response, if the access was revoked. Rejects, also for wrong params, without
+   * a response.
    */
   async function execute({ id, method, params = {} }: ProtocolCommand): Promise<void> {
     const revocation = await thread.findRevocation();

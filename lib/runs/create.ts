@@ -250,7 +250,7 @@ class RunResolver {
     { scope, request }: DescribedRun,
     thread_id: string,
     { graph_id }: AssistantRow,
-  ): Promise<Pick<ResolvedRun, "thread" | "start_checkpoint" | "request" | "resume_targets">> {
+  ): Promise<Pick<ResolvedRun, "thread" | "start_checkpoint" | "request" | "resume_targets" | "asks">> {
     const { storage, scope: deploymentScope } = this.#options;
     const id = thread_id.toLowerCase();
     const requestedCheckpoint = findRequestedCheckpoint(request);

@@ -1,6 +1,6 @@
 /** Converts a resolved request to the rows and the job of a run. */
 import { requireConsistentConfig } from "../assistants/mod.ts";
-import type { CheckpointRef, InterruptRef, RunConfig } from "../executor/contract.ts";
+import type { CheckpointRef, Interrupt, InterruptRef, RunConfig } from "../executor/contract.ts";
 import { IDENTITY_MEMBERS, type JobRequest, omitSecrets, toGotoList, writeKwargs } from "../executor/job-request.ts";
 import { isObject, type JsonObject, sameJson } from "../json.ts";
 import type { AssistantRow, CreateRun, NewRun, NewThread, Scope, ThreadRow } from "../storage/mod.ts";
@@ -18,6 +18,8 @@ export interface ResolvedRun {
   readonly start_checkpoint: CheckpointRef | null;
   /** The interrupts that get its resume value. */
   readonly resume_targets: readonly InterruptRef[];
+  /** The interrupts among them that asks of a durable call have raised, which the run continues. */
+  readonly asks?: readonly Interrupt[];
   readonly thread_id: string;
   readonly run_id: string;
   readonly stateless: boolean;

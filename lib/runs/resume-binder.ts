@@ -56,7 +56,7 @@ export class ResumeBinder {
       const interrupts = state?.interrupts.filter(({ response_schema }) => response_schema !== undefined) ?? [];
       if (boundResume && interrupts.length > 0)
         (await import("./schemas.ts")).requireAnswersFit(boundResume, interrupts);
-      if (boundResume) return boundResume;
+      if (boundResume) return { ...boundResume, asks: findAsks(boundResume, state?.interrupts ?? []) };
     } catch (error) {
       // The run fails with the same error, before anything can use its resume value.
       if (error instanceof StateReadError) return { request, resume_targets: [] };
@@ -129,6 +129,12 @@ export class ResumeBinder {
     const pendingAsks = ((call_id && interrupts[call_id]) || []) as unknown as readonly Interrupt[];
     return head !== null && pendingAsks.length > 0 ? toPendingState(head, pendingAsks) : null;
   }
+}
+
+/** Returns the interrupts that the resume value is for and that an `ask` has raised: only those have a name. */
+function findAsks({ resume_targets }: BoundResume, interrupts: readonly Interrupt[]): readonly Interrupt[] {
+  const ids = new Set(resume_targets.map(({ interrupt_id }) => interrupt_id));
+  return interrupts.filter(({ id, name }) => ids.has(id) && typeof name === "string");
 }
 
 /** Returns a state that waits for these interrupts at a checkpoint in the root namespace, without a breakpoint. */

@@ -18,6 +18,8 @@ export interface PendingState {
 export interface BoundResume {
   readonly request: RunCreate;
   readonly resume_targets: readonly InterruptRef[];
+  /** The targets that are asks of the durable call that the run continues. */
+  readonly asks?: readonly Interrupt[];
 }
 
 /** Returns the name of an interrupt in its thread. Two interrupts of a task may share it, but only one of them is pending. */

@@ -1,9 +1,9 @@
 /** Validates a new run by the schemas of its agent, and its answers by those of their asks. */
-import { SchemaMismatch } from "../errors.ts";
-import { type AgentSchemas, parseBySchema, type SchemaIssue, toSchemaMismatch } from "../executor/agent-schemas.ts";
+import { type InputIssue, SchemaMismatch } from "../errors.ts";
+import { type AgentSchemas, parseBySchema, toInputIssues } from "../executor/agent-schemas.ts";
 import type { Schema } from "../executor/agent-types.ts";
 import type { Interrupt } from "../executor/contract.ts";
-import { mergeContext, toResumeMap } from "../executor/job-request.ts";
+import { listInterruptIds, mergeContext, toGotoList, toResumeMap } from "../executor/job-request.ts";
 import { findSchemaMismatches } from "../executor/schema-check.ts";
 import type { Json } from "../json.ts";
 import { type ResolvedRun, toResolvedJob } from "./plan.ts";
@@ -19,7 +19,8 @@ interface CheckedValue {
 /**
  * Validates input, merged context and answers, and returns the same run, without the values that the schemas may have parsed.
  * Throws `SchemaMismatch` with all issues, and an error without details if a schema throws. Input is not validated with a
- * command, nor if it is missing on a thread with a state, from which the run continues.
+ * command, nor if it is missing on a thread with a state, from which the run continues. Context is not validated if the run
+ * continues a durable call, which keeps the context of its start.
  */
 export async function validateRun(schemas: AgentSchemas, resolved: ResolvedRun): Promise<ResolvedRun> {
   const { config, context, command, input } = toResolvedJob(resolved);
@@ -27,26 +28,37 @@ export async function validateRun(schemas: AgentSchemas, resolved: ResolvedRun):
   const continuesState = input === undefined && resolved.thread !== null && resolved.thread.head !== null;
   if (schemas.input && !command && !continuesState)
     checks.push({ schema: schemas.input, value: input, loc: ["input"] });
-  if (schemas.context)
+  if (schemas.context && !continuesCall(resolved))
     checks.push({ schema: schemas.context, value: mergeContext({ config, context }).context, loc: ["context"] });
   if (schemas.resume && command?.resume !== undefined)
     checks.push(...listAnswers(schemas.resume, command.resume, resolved));
-  const found: { readonly loc: readonly string[]; readonly issues: readonly SchemaIssue[] }[] = [];
+  const issues: InputIssue[] = [];
   for (const { schema, value, loc } of checks) {
-    const { issues } = await parseBySchema(schema, value, loc.join("."));
-    if (issues) found.push({ loc, issues });
+    const result = await parseBySchema(schema, value, loc.join("."));
+    if (result.issues) issues.push(...toInputIssues(["body", ...loc], result.issues));
   }
-  const issues = found.flatMap(({ loc, issues }) => toSchemaMismatch(["body", ...loc], issues).issues);
   if (issues.length > 0) throw new SchemaMismatch(issues);
   return resolved;
 }
 
-/** Returns the answers of a resume value with their paths: those of a map of interrupt ids, else the value as one answer. */
-function listAnswers(schema: Schema, resume: Json, { resume_targets }: ResolvedRun): CheckedValue[] {
+/** Returns true if the run continues a durable call because a wait of it is due or because it answers an ask, without a `goto`. */
+const continuesCall = ({ origin, asks = [], request }: ResolvedRun): boolean =>
+  origin.call_id !== undefined || (asks.length > 0 && toGotoList(request.command?.goto).length === 0);
+
+/**
+ * Returns the answers of a resume value with their paths: those of a map of interrupt ids, else the value as one answer. Leaves out
+ * answers to asks that have declared a schema, which alone validates them.
+ */
+function listAnswers(schema: Schema, resume: Json, { resume_targets, asks = [] }: ResolvedRun): CheckedValue[] {
   const loc = ["command", "resume"];
-  const answers = toResumeMap(resume, new Set(resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? [])));
-  if (!answers) return [{ schema, value: resume, loc }];
-  return Object.entries(answers).map(([id, value]) => ({ schema, value, loc: [...loc, id] }));
+  const ids = listInterruptIds(resume_targets);
+  const hasOwnSchema = (id: string): boolean =>
+    asks.some((ask) => ask.id === id && ask["response_schema"] !== undefined);
+  const answers = toResumeMap(resume, new Set(ids));
+  if (!answers) return ids.length > 0 && ids.every(hasOwnSchema) ? [] : [{ schema, value: resume, loc }];
+  return Object.entries(answers)
+    .filter(([id]) => !hasOwnSchema(id))
+    .map(([id, value]) => ({ schema, value, loc: [...loc, id] }));
 }
 
 /** The maximum number of mismatches that a refusal lists. */
@@ -59,14 +71,14 @@ const MAX_LISTED_MISMATCHES = 20;
 export function requireAnswersFit({ request, resume_targets }: BoundResume, interrupts: readonly Interrupt[]): void {
   const resume = request.command?.resume;
   if (resume === undefined) return;
-  const ids = new Set(resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? []));
+  const ids = new Set(listInterruptIds(resume_targets));
   const answers = toResumeMap(resume, ids);
   const mismatches = interrupts.flatMap(({ id, response_schema = null }) => {
     const answer = answers ? answers[id] : resume;
     if (!ids.has(id) || answer === undefined) return [];
     const loc = ["body", "command", "resume", ...(answers ? [id] : [])];
-    const found = findSchemaMismatches(response_schema, answer, "value", MAX_LISTED_MISMATCHES);
-    return found.map((msg) => ({ loc, msg, type: "value_error" }));
+    const messages = findSchemaMismatches(response_schema, answer, "value", MAX_LISTED_MISMATCHES);
+    return messages.map((msg) => ({ loc, msg, type: "value_error" }));
   });
   if (mismatches.length > 0) throw new SchemaMismatch(mismatches);
 }

@@ -15,6 +15,7 @@ import type { Resources } from "./resources.ts";
 
 const toRunCreate = (request: RunRequest): RunCreate => request as RunCreate;
 
+/** Resolves with the result of a run. Leaves the wait and rejects with the reason of the signal when that aborts. */
 const waitForResult = async ({ result, leave }: RunWait, signal: AbortSignal | undefined): Promise<Json> =>
   await waitUnlessAborted(result, signal, leave);
 
@@ -44,8 +45,8 @@ const toReceivedState = ({ values, next, interrupts }: ThreadState): ReceivedSta
 const toRef = ({ run_id, thread_id }: RunRef): RunRef => ({ run_id, thread_id });
 
 /**
- * Creates the transport of runs within the process. Reads of a missing run return null. A signal that aborts ends the wait, not
- * the run.
+ * Creates the transport of runs within the process. Reads of a missing run return null; `readState` of a missing thread rejects.
+ * A signal that aborts ends the wait, not the run.
  */
 function createServiceTransport({ runs, threads }: Pick<Resources, "runs" | "threads">): RunTransport {
   return {

@@ -17,8 +17,9 @@ export interface InFlightCalls {
   /** True if all calls are refused. */
   closed: boolean;
   /**
-   * Returns a copy of a resource whose calls are tracked until they settle. `operations` are its rows in the table, which say
-   * which calls create runs.
+   * Returns a copy of a resource whose methods are tracked: each call is in `promises` and keeps the process alive until it
+   * settles, and rejects with `server_stopping` if calls of its kind are refused. `operations` are the rows of the resource in
+   * the table, which say which methods create runs; without them none does.
    */
   track<Resource extends object>(
     resource: Resource,
@@ -45,6 +46,11 @@ export function createInFlightCalls({ keepAlive }: { readonly keepAlive?: KeepAl
      * of calls that create runs, because clients must not be told to try again.
      */
     track(resource, operations = {}) {
+      /**
+       * Returns the call with tracking. Once the service has closed it rejects with `server_stopping`, a call that creates runs
+       * as soon as the service stops. An error after closing becomes `server_stopping`, too, unless it is a ServiceError or the
+       * call creates runs.
+       */
       const tracked =
         (call: (...args: unknown[]) => Promise<unknown>, creates_runs = false) =>
         // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: what a stopping service answers depends on the moment and on the kind of the call
@@ -87,7 +93,10 @@ for (const [resource, operations] of Object.entries(ROUTE_OPERATIONS)) {
   REQUEST_OPERATIONS.set(resource, [...(REQUEST_OPERATIONS.get(resource) ?? []), ...listOperations(operations)]);
 }
 
-/** Returns the internal resources with tracked calls, for which `stop` waits. */
+/**
+ * Returns the internal resources with tracked operations, for which `stop` waits. Of the protocol only `command` is tracked:
+ * readers of events end by themselves.
+ */
 export function trackInternalResources(resources: ServiceParts, { track }: InFlightCalls): InternalResources {
   const { protocol } = resources;
   const tracked = RESOURCE_OPERATIONS.map(([resource]) => [
@@ -95,7 +104,6 @@ export function trackInternalResources(resources: ServiceParts, { track }: InFli
     track<object>(resources[resource], OPERATIONS[resource]),
   ]);
   const { command } = track({ command: protocol.command }, ROUTE_OPERATIONS.protocol);
-  // Readers of events end by themselves.
   return { ...Object.fromEntries(tracked), protocol: { ...protocol, command } };
 }
 
@@ -119,7 +127,10 @@ export interface ServiceResources extends Resources {
   readonly usage: Usage;
 }
 
-/** Creates the resources of the service: their calls have the fixed scope, and nothing is authorized. */
+/**
+ * Creates the resources of the service: their calls have the fixed scope, and nothing is authorized. All calls are tracked,
+ * except `usage.admit`, which uses no storage, and `threads.events`, whose readers end by themselves.
+ */
 export function createServiceResources(
   internalResources: InternalResources,
   usage: Usage,
@@ -142,7 +153,6 @@ export function createServiceResources(
     ...resources,
     feedback: { ...resources.feedback, token, submit },
     calls: { ...resources.calls, deliver },
-    // It uses no storage.
     usage: { ...track<Usage>(usage), admit: usage.admit },
   };
 }
@@ -166,7 +176,7 @@ function createAuthorizedResource(
   return calls;
 }
 
-/** Creates the resources for a caller of `service.as`, all at once. */
+/** Creates the resources for a caller of `service.as`, all at once. Nothing is authorized before a call. */
 export const createAuthorizedResources = (internalResources: InternalResources, authorizer: Authorizer): Resources =>
   Object.fromEntries(
     RESOURCE_OPERATIONS.map(([resource, operations]) => [
@@ -204,7 +214,10 @@ class LazyResources {
   }
 }
 
-/** Creates the resources for the caller of a request. Each is created when it is first used. */
+/**
+ * Creates the resources for the caller of a request, with the operations that only routes use. Each is created when it is first
+ * used.
+ */
 export const createRequestResources = (
   internalResources: InternalResources,
   authorizer: Authorizer,

@@ -43,8 +43,9 @@ interface AuthorizationSubject<Args extends readonly unknown[], Value extends ob
 }
 
 /**
- * Defines an operation that authorizes one event, and then calls the resource in the scope of the authorization. The handler's
- * changes of the value reach the call only if `subject` has `args`.
+ * Defines an operation that authorizes one event, and then calls the resource in the scope of the authorization; a refusal
+ * rejects before the call. `subject` says what the handler gets. The handler's changes of that value reach the call only if it
+ * has `args`.
  */
 export const defineOperation = <Args extends readonly unknown[], Value extends object, Result>(
   kind: Kind,
@@ -79,20 +80,20 @@ export const defineCustomOperation = <Event extends AuthEvent, Args extends read
   ) => (...args: Args) => Result,
 ): Operation<Args, Result> => ({ kind, events, withAuthorization });
 
-/** Returns a subject whose value is the id in the first argument. */
+/** Returns a subject whose value is the id in the first argument, as member `name`. The call gets its arguments unchanged. */
 export const idSubject = <More extends readonly unknown[]>(
   name: string,
 ): AuthorizationSubject<readonly [id: string, ...More], object> => ({
   value: (...[id]) => ({ [name]: id }),
 });
 
-/** Returns a subject whose value is the first argument, as the handler leaves it. */
+/** Returns a subject whose value is the first argument. The call gets it as the handler leaves it, and the others unchanged. */
 export const requestSubject = <Request extends object, More extends readonly unknown[]>(): AuthorizationSubject<
   readonly [request: Request, ...More],
   Request
 > => ({ value: (...[request]) => request, args: (value, [, ...more]) => [value, ...more] });
 
-/** Returns a subject whose value is the optional first argument, as the handler leaves it. */
+/** Returns a subject whose value is the only argument, `{}` without it. The call gets it as the handler leaves it. */
 export const querySubject = <Query extends object>(): AuthorizationSubject<readonly [query?: Query], object> => ({
   value: (query = {} as Query) => query,
   args: (value) => [value as Query],
@@ -100,7 +101,7 @@ export const querySubject = <Query extends object>(): AuthorizationSubject<reado
 
 /**
  * Returns a subject whose value is a patch with the id of the row that it changes. The call uses the patch as the handler leaves
- * it, and the id as the caller gave it.
+ * it, without a member of that name, and the id as the caller gave it.
  */
 export const patchSubject = <Patch extends object>(
   name: string,

@@ -75,7 +75,10 @@ export interface ServiceParts extends FeatureParts {
   readonly guards: StreamGuards;
 }
 
-/** Creates the parts of a service and connects them. Stores the default assistants, and starts worker and schedulers. */
+/**
+ * Creates the parts of a service and connects them. Stores the default assistants, for which it waits, and starts worker and
+ * schedulers, which go on in the background. Features are connected last.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export async function createServiceParts(context: ServicePartsOptions): Promise<ServiceParts> {
   const { options, storage, bus, scope, environment, deployment, inFlightCalls } = context;
@@ -98,7 +101,7 @@ export async function createServiceParts(context: ServicePartsOptions): Promise<
     ...shared,
     guards,
     onReader: (thread_id) => slots.scheduleSave(thread_id),
-    /** Returns the values of a checkpoint; undefined if they cannot be read. */
+    /** Returns the values of a checkpoint; undefined after a ServiceError or a StateReadError. Rejects with any other error. */
     async readValues(thread_id, checkpoint) {
       try {
         return (await states.readStateAt(await states.requireThread(scope, thread_id), checkpoint)).values;
@@ -146,7 +149,10 @@ export async function createServiceParts(context: ServicePartsOptions): Promise<
     read: subscriptions.read,
   });
 
-  /** Calls the hook for a run that ended before it started. Logs a failure to read the run. */
+  /**
+   * Reads a run that ended before it started, and calls the hook; does nothing if it is gone or open. Logs a failure to read it.
+   * Never rejects.
+   */
   async function onEndedUnstarted({ run_id, thread_id }: StoppedRun): Promise<void> {
     try {
       const row = await storage.getRun(scope, run_id);

@@ -21,8 +21,9 @@ export interface OpenStorage {
 }
 
 /**
- * Migrates the storage, starts its health checks and, with a database clock, that clock, and returns it with an environment that
- * uses both. `cleanups` gets what must be stopped if the service cannot be created. Throws what migration and clock throw.
+ * Starts the health checks of the storage, migrates it and starts the clock of its database, if it has one. Returns the storage,
+ * whose changes are published on the bus, with an environment that uses both. `cleanups` gets what must be stopped if the service
+ * cannot be created. Throws what migration and clock throw.
  */
 export async function openStorage(options: ServiceOptions, cleanups: (() => void)[]): Promise<OpenStorage> {
   const { now } = options.environment ?? {};
@@ -71,8 +72,9 @@ export async function openStorage(options: ServiceOptions, cleanups: (() => void
 }
 
 /**
- * Finds or creates the row of this deployment and returns it. Gives a row without an owner the configured one, and logs a warning
- * if it has another. Throws a ConfigError if the workspace, the project or the owner does not exist.
+ * Creates the identity defaults if they are missing, and finds or creates the row of this deployment and returns it. In the mode
+ * `agent_builder`, gives a row without an owner the configured one, and logs a warning if it has another. Throws a ConfigError if
+ * the workspace, the project or, in that mode, the owner does not exist.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each absent option leaves a member out, and each refusal has its text
 export async function registerDeployment(
@@ -122,8 +124,8 @@ const PROBE_TTL_MS = 1_000;
 const PROBE_TIMEOUT_MS = 5_000;
 
 /**
- * Returns a probe of the database whose result all callers within a second share, until a write fails. It never rejects, and logs
- * each failure.
+ * Returns a probe of the database whose result all callers share until a second after it came; a good result only until a write
+ * has failed. It answers within 5 s, never rejects, and logs each failure.
  */
 export function createWriteProbe(storage: Storage, environment: Environment): () => Promise<Readiness> {
   let latest: { readonly readiness: Promise<Readiness>; until: number; ok: boolean } | null = null;
@@ -172,7 +174,11 @@ const RETENTION_INTERVAL_MS = 5_000;
 const MINUTE_MS = 60_000;
 const MAX_RETENTION_ROWS = 500;
 
-/** Starts the jobs that delete what is older than its limit: runs and frames, store items, and the data of features. */
+/**
+ * Starts the jobs that delete what is older than its limit: stateless runs, frames, idempotency keys and the data of features
+ * every 5 s, store items every 5 minutes by default, and the jobs of features at their own intervals. Failures are logged.
+ * Returns them to be stopped.
+ */
 export function startRetentionJobs(context: RetentionJobsOptions): readonly RetentionJob[] {
   const { storage, scope, environment, options, parts } = context;
   const { features } = parts;

@@ -28,7 +28,10 @@ export function createDurableCalls(
   const readJournalTexts = (scope: Scope, { thread_id, call_id }: DurableCallRow): Promise<string[]> =>
     readEntryTexts((idx) => storage.readJournalEntries(scope, thread_id, call_id, idx));
 
-  /** Returns true while a run of the call is active, or while its thread shows what the call waits for. */
+  /**
+   * Returns false for a call that has ended. Otherwise reads its run and its thread, and returns true while that run has not
+   * ended or the thread shows the interrupt of the call.
+   */
   async function isActive({ thread_id, run_id, ...call }: DurableCallRow): Promise<boolean> {
     if (call.ended_at !== null) return false;
     const [run, thread] = await Promise.all([

@@ -423,8 +423,9 @@ export interface RunStorage {
     query: RunTimesQuery,
   ): Promise<{ readonly counts: Readonly<Record<RunStatus, number>>; readonly times: readonly RunTimes[] }>;
   /**
-   * Deletes a run. The state of the thread does not change, and of the events of the run only its end stays; a pending run gets
-   * one. Returns `running` and deletes nothing while the run executes.
+   * Deletes a run with its frames and its events except for the end, which a pending run gets now. Checkpoints of an ended run
+   * stay; those that earlier attempts of a pending run stored are deleted, and the head of the thread does not change. Deletes
+   * the thread of a stateless run, too, if that has no other run. Returns `running` and deletes nothing while the run executes.
    */
   deleteRun(scope: Scope, thread_id: string, run_id: string, now: number): Promise<"deleted" | "running" | "not_found">;
   /** Reads the first stored frames with ids above `after`, in order, a bounded number per call. Returns none at the end. */

@@ -265,8 +265,8 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
 
   /**
    * Reads the frames with an id above `after`, then live ones until the end. Frames behind the ring are loaded from the storage;
-   * missing ones are reported by one frame `metadata {run_id, attempt, missing_before}` without an id. `onLeave` is called once
-   * if the subscriber leaves before the end.
+   * missing ones are reported by one frame `metadata {run_id, attempt, missing_before}` without an id. Marks the log as watched,
+   * and adds it to the hub again if it was released. `onLeave` is called once if the subscriber leaves before the end.
    */
   read(after: number, onLeave?: () => void): Reader<Frame> {
     this.isWatched = true;

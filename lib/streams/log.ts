@@ -357,7 +357,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     return undefined;
   }
 
-  /** Reads the next page, or skips to the end of the last one if nothing of it is left. */
+  /** Moves the position to the end of the last page if it is before that, and reads nothing; else reads the next page. */
   async #read(): Promise<void> {
     const { floor } = this;
     if (this.position < this.#readTo) {

@@ -187,8 +187,9 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     environment.log({ level: "warn", message: "following a run failed", run_id, error });
 
   /**
-   * Starts to copy the frames of a run of another process, until it ends or has no subscribers. Does nothing for a run of this
-   * process.
+   * Starts to copy the frames of a run of another process, until it ends or has no subscribers; then the hub forgets its log.
+   * With signals, a further call reads at once. Failed reads are logged and tried again. Does nothing for a run that this process
+   * executes or that has ended.
    */
   function watch({ thread_id }: Pick<RunRow, "thread_id">, runLog: RunLog): void {
     if (!acceptsRemoteFrames(runLog)) return;
@@ -292,7 +293,10 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
 }
 
 export interface RunSubscriptions {
-  /** Follows the run while it has subscribers here, unless this process executes it. */
+  /**
+   * Follows the run until it ends or has no subscribers here; then the hub forgets its log. With signals, a further call reads at
+   * once. Failed reads are logged. Does nothing for a run that this process executes or that has ended.
+   */
   watch(run: Pick<RunRow, "thread_id">, runLog: RunLog): void;
   /**
    * Reads the frames of a run with ids above `after`, or all of them if the run has no such id. `isNew` means that the caller has

@@ -170,8 +170,9 @@ export function createStateOperations(options: ChangeOptions): InternalStateChan
   const { collectCheckpoints, applyUpdates, requireGraph } = createStateWriter(options);
 
   /**
-   * Updates the state of a thread and stores it as the head. Returns the address of the new checkpoint, or null if the thread
-   * changed meanwhile. Throws `not_found`, `checkpoint_not_found`, `thread_busy`, `bad_request` or `invalid`.
+   * Stores an updated state as a new checkpoint: one of the thread itself becomes the head, one of a subgraph leaves the head as
+   * it is. Returns the address of the new checkpoint; null, with nothing stored, if the thread changed meanwhile. Throws
+   * `not_found`, `checkpoint_not_found`, `thread_busy`, `bad_request` or `invalid`.
    */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one update, in their order
   async function tryUpdate(scope: Scope, thread_id: string, change: StateChange): Promise<WireCheckpoint | null> {
@@ -211,8 +212,8 @@ export function createStateOperations(options: ChangeOptions): InternalStateChan
 
   return {
     /**
-     * Updates the state and stores it as the head, again as often as the thread changes meanwhile. Returns the address of the
-     * new checkpoint. Throws what `tryUpdate` throws.
+     * Stores an updated state as a new checkpoint, and tries again as often as the thread changes meanwhile. A checkpoint of a
+     * subgraph does not move the head. Returns the address of the new checkpoint. Throws what `tryUpdate` throws.
      */
     async updateState(scope, thread_id, change) {
       for (;;) {

@@ -43,7 +43,11 @@ export interface Webhooks extends Pushes {
   list(query?: DeliveryListQuery): Promise<CursorPage<DeliverySummary>>;
   /** Returns the delivery of a run, or with this id, with its attempts, oldest first. Throws `not_found`. */
   get(run_id: string): Promise<DeliveryDetail>;
-  /** Sends a delivery again, with the same id and body and a new series of retries. Throws `not_found` or `conflict` (it is being sent). */
+  /**
+   * Makes a delivery of any state due now, with the same id and body and a new series of retries. Resolves before it is sent;
+   * with webhooks disabled it stays due. The case of `run_id` does not matter. Throws `not_found`, or `delivery_active` while it
+   * is being sent.
+   */
   redeliver(run_id: string): Promise<void>;
 }
 
@@ -202,8 +206,8 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     get,
     list: async (scope, query = {}) => (await import("./deliveries.ts")).listDeliveries(storage, scope, query),
     /**
-     * Makes a delivery of any state due now, with a new retry series. Throws `not_found`, or `delivery_active` while it is
-     * being sent.
+     * Makes a delivery of any state due now, with a new retry series, and resolves with nothing: the signal that the storage
+     * publishes starts a poll, which sends it. Throws `not_found`, or `delivery_active` while it is being sent.
      */
     async redeliver(scope, run_id) {
       const id = run_id.toLowerCase();

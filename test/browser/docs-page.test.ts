@@ -135,7 +135,7 @@ describe("the page at /docs", () => {
       await operation.getByRole("button", { name: "Copy" }).first().click();
       const command = await page.evaluate(() => navigator.clipboard.readText());
       assert.match(command, /-H "X-API-Key: \$GREENROOM_API_KEY"/);
-      const kept = await page.evaluate(() =>
+      const storedTexts = await page.evaluate(() =>
         JSON.stringify([
           { ...localStorage },
           { ...sessionStorage },
@@ -144,7 +144,7 @@ describe("the page at /docs", () => {
           document.body.outerHTML,
         ]),
       );
-      for (const text of [command, kept, page.url(), ...urls]) assert.ok(!text.includes(KEY));
+      for (const text of [command, storedTexts, page.url(), ...urls]) assert.ok(!text.includes(KEY));
       await page.reload();
       assert.equal(await page.getByLabel("API key", { exact: true }).inputValue(), "");
     }));
@@ -155,13 +155,13 @@ describe("the page at /docs", () => {
       await page.getByLabel("API key", { exact: true }).fill(KEY);
       const operation = await openOperation(page, "delete a thread", "Delete a thread with its runs and checkpoints");
       await operation.locator("[data-name=thread_id]").fill(thread_id);
-      const sent: string[] = [];
-      page.on("request", (request) => sent.push(request.method()));
+      const requestMethods: string[] = [];
+      page.on("request", (request) => requestMethods.push(request.method()));
       await operation.getByRole("button", { name: "Send DELETE" }).click();
       await page.getByRole("dialog").getByText(`DELETE /threads/${thread_id}`).waitFor();
       await page.getByRole("button", { name: "Cancel" }).click();
       await page.getByRole("dialog").waitFor({ state: "hidden" });
-      assert.deepEqual(sent, []);
+      assert.deepEqual(requestMethods, []);
       assert.equal((await service.service.threads.get(thread_id)).thread_id, thread_id);
     }));
 

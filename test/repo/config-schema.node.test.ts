@@ -172,8 +172,8 @@ describe("greenroom.schema.json", () => {
       const config = createConfig(path, { unknown_key: 1 });
       assert.equal(validate(config), false, JSON.stringify(config));
       assert.ok(validate.errors?.some(({ params }) => params.additionalProperty === "unknown_key"));
-      const known = findLoaderProblems(folder.path, createConfig(path, {}));
-      const problems = findLoaderProblems(folder.path, config).filter((problem) => !known.includes(problem));
+      const loaderProblems = findLoaderProblems(folder.path, createConfig(path, {}));
+      const problems = findLoaderProblems(folder.path, config).filter((problem) => !loaderProblems.includes(problem));
       assert.ok(problems.length > 0, JSON.stringify(config));
     });
     it(`accepts each key of ${name}, as the loader does`, () => {

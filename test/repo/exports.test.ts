@@ -88,7 +88,7 @@ describe("exports", () => {
       "validateOptions",
     ]);
     assert.ok((await names("lib/http/handler.ts")).includes("createHandler"));
-    assert.deepEqual(await names("adapters/app.ts"), ["createApp"]);
+    assert.deepEqual(await names("adapters/app.ts"), ["createApp", "defineConfig"]);
     assert.deepEqual((await names("adapters/client.ts")).sort(), ["RunFailed", "client"]);
     assert.deepEqual((await names("adapters/node/mod.ts")).sort(), [
       "PortTaken",

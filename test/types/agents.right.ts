@@ -1,6 +1,6 @@
 /** Agents that must compile. Each is a form that the guides show, or that compiled before agents had types. */
 import type { BaseChatModel } from "@langchain/core/language_models/chat_models";
-import { Annotation, END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { Annotation, END, interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import type { Message as SdkMessage } from "@langchain/langgraph-sdk";
 import { type LanguageModel, streamText } from "ai";
 import { type } from "arktype";
@@ -112,11 +112,67 @@ expectTypeOf<WireOf<typeof graph>["values"]>().toEqualTypeOf<{ messages: Message
 expectTypeOf<WireOf<typeof topics>["values"]["jokes"]>().toEqualTypeOf<string[]>();
 expectTypeOf<WireOf<{ graph: () => typeof shipping }>["values"]["tries"]>().toEqualTypeOf<number>();
 
+/** R7: interrupts and the context that a graph declares. */
+interface Question {
+  question: string;
+  asked: Date;
+}
+const builder = new StateGraph(Shipping, {
+  interrupt: {
+    approve: interrupt<Question, { approved: boolean; note?: string }>,
+    count: interrupt<"How many?", number>,
+  },
+  context: z.object({
+    tier: z.enum(["free", "pro"]),
+    limit: z.number().default(1000),
+    note: z.string().optional(),
+  }),
+  nodes: ["ask"],
+});
+builder.addNode("ask", (_state, runtime) => {
+  const { approved } = runtime.interrupt.approve({ question: "Refund?", asked: new Date(0) });
+  return { code: `${approved} ${runtime.context?.tier}` };
+});
+export const refunds = builder.addEdge(START, "ask").compile();
+type RefundsWire = WireOf<typeof refunds>;
+type RefundsAnswer = { approved: boolean; note?: string } | number;
+expectTypeOf<RefundsWire["interrupt"]>().toEqualTypeOf<{ question: string; asked: string } | "How many?">();
+expectTypeOf<RefundsWire["resume"]>().toEqualTypeOf<
+  RefundsAnswer | { readonly [interrupt_id: string]: RefundsAnswer }
+>();
+expectTypeOf<RefundsWire["context"]>().toEqualTypeOf<{
+  tier: "free" | "pro";
+  limit?: number | undefined;
+  note?: string | undefined;
+}>();
+/** A graph with one declared interrupt, which takes any answer. */
+const asking = new StateGraph(Shipping, { interrupt: interrupt<string>, nodes: ["ask"] });
+asking.addNode("ask", () => ({}));
+export const questions = asking.addEdge(START, "ask").compile();
+expectTypeOf<WireOf<typeof questions>["interrupt"]>().toEqualTypeOf<string>();
+expectTypeOf<WireOf<typeof questions>["resume"]>().toBeAny();
+/** The result of `addNode` of LangGraph has lost the interrupts. The guide says so. */
+export const chained = builder.addNode("again", () => ({})).compile();
+expectTypeOf<WireOf<typeof chained>["interrupt"]>().toEqualTypeOf<Json>();
+expectTypeOf<WireOf<typeof chained>["resume"]>().toBeAny();
+expectTypeOf<WireOf<typeof chained>["context"]>().toEqualTypeOf<RefundsWire["context"]>();
+/** Graphs that declare none. */
+expectTypeOf<WireOf<typeof graph>["interrupt"]>().toEqualTypeOf<Json>();
+expectTypeOf<WireOf<typeof graph>["resume"]>().toBeAny();
+expectTypeOf<WireOf<typeof graph>["context"][string]>().toBeAny();
+expectTypeOf<WireOf<typeof shipping>["context"]>().toEqualTypeOf<{ carrier?: "dhl" | "ups" }>();
+const Carrier = Annotation.Root({ carrier: Annotation<string>(), speed: Annotation<number>({ reducer: (_, n) => n }) });
+export const called = new StateGraph(Shipping, Carrier)
+  .addNode("ship", () => ({}))
+  .addEdge(START, "ship")
+  .compile();
+expectTypeOf<WireOf<typeof called>["context"]>().toEqualTypeOf<{ carrier?: string; speed?: number }>();
+
 /** R8: functions in place, and agents with settings. */
 export const app = await createApp({
   database: ":memory:",
   agents: {
-    ...{ refund, counter, ark, plain, old, chat, typedChat, review, graph, shipping, topics },
+    ...{ refund, counter, ark, plain, old, chat, typedChat, review, graph, shipping, topics, refunds, questions },
     async *echo({ messages }) {
       yield `You said ${messages.at(-1)?.content}`;
     },
@@ -128,6 +184,7 @@ export const app = await createApp({
     graphEntry: { graph: shipping, timeout_ms: 10 },
     factory: { graph: (config) => (config.context.fast ? shipping : shipping) },
     answersById: { ...review, resume: "by_id" },
+    asked: { agent: review, resume: "by_id", max_attempts: 1, strict: true },
   },
 });
 

@@ -1,8 +1,18 @@
 /** An app whose declaration a browser project can import: it names no package but Greenroom. */
 import { createApp } from "greenroom/app";
-import { counter, graph, refund, review, shipping, topics } from "./agents.right.ts";
+import { counter, graph, refund, refunds, review, shipping, topics } from "./agents.right.ts";
 
 export const app = await createApp({
   database: ":memory:",
-  agents: { counter, graph, refund, review, shipping, topics, made: { graph: () => shipping }, hello: () => "Hello" },
+  agents: {
+    counter,
+    graph,
+    refund,
+    refunds,
+    review,
+    shipping,
+    topics,
+    made: { graph: () => shipping },
+    hello: () => "Hello",
+  },
 });

@@ -2,22 +2,26 @@
 import { Client } from "@langchain/langgraph-sdk";
 import { expectTypeOf } from "expect-type";
 import {
+  agent,
   combine,
   createService,
   type Executor,
   fromFunctions,
+  type GraphsOf,
   type Json,
   type JsonObject,
   type Message,
   type Outcome,
   RunFailed,
   type Service,
+  type WireOf,
 } from "greenroom";
 import { type Agents, type AnyAgent, type App, createApp } from "greenroom/app";
 import { client } from "greenroom/client";
 import { langgraph } from "greenroom/langgraph";
 import { nodeSqlite } from "greenroom/node-sqlite";
 import { testService } from "greenroom/testing";
+import * as v from "valibot";
 import { app, counter, graph, refund, shipping } from "./agents.right.ts";
 
 const { service } = app;
@@ -40,6 +44,25 @@ expectTypeOf(chatted.messages).toEqualTypeOf<Message[]>();
 expectTypeOf((await service.runs.run("topics", { topic: "t" })).jokes).toEqualTypeOf<string[]>();
 expectTypeOf((await service.runs.run("factory", { code: "c" })).tries).toEqualTypeOf<number>();
 
+/** R10: interrupts and the context of graphs, in process and over HTTP. */
+for (const refunds of [
+  service.agent("refunds"),
+  client<typeof app>({ apiUrl: "http://127.0.0.1:2024" }).agent("refunds"),
+]) {
+  const waitingOutcome = await (await refunds.start({ code: "c" }, { context: { tier: "pro" } })).outcome();
+  if (waitingOutcome.status === "waiting") {
+    const question = waitingOutcome.interrupts[0]?.value;
+    expectTypeOf(question).toEqualTypeOf<{ question: string; asked: string } | "How many?" | undefined>();
+    await refunds.resume(waitingOutcome.thread_id, { approved: true }, { context: { tier: "pro" } });
+    await refunds.resume(waitingOutcome.thread_id, 3);
+    await refunds.resume(waitingOutcome.thread_id, { "3f": { approved: false, note: "No." }, "4e": 5 });
+  }
+}
+await service.agent("questions").resume("id", { any: "answer" });
+await service.runs.run("refunds", { code: "c" }, { assistant_id: "0f0f0f0f-1111-4222-8333-444444444444" });
+await service.runs.run("shipping", { code: "c" }, { context: { carrier: "dhl" } });
+await service.runs.run("graph", { messages: "Hi" }, { context: { anything: new Date(0) } });
+
 /** R11: frames. */
 const frames = service
   .agent("refund")
@@ -61,6 +84,23 @@ if (outcome.status === "waiting") {
   if (next.status === "error") next.error.message;
   if (next.status === "cancelled") next.reason satisfies string | null;
 }
+expectTypeOf(service.agent("asked")).toEqualTypeOf(service.agent("review"));
+const hostedOnce = fromFunctions({ once: { agent: refund, max_attempts: 1 } });
+expectTypeOf<NonNullable<(typeof hostedOnce)["~graphs"]>["once"]>().toEqualTypeOf<WireOf<typeof refund>>();
+const both = agent(
+  { resume: v.union([v.picklist(["yes", "no"]), v.object({ cents: v.number() })]) },
+  async ({ ask, interrupt, command }) => {
+    if (command?.resume === undefined) return interrupt("Sure?");
+    const { cents } = await ask("amount", "How much?", { schema: v.object({ cents: v.number() }) });
+    return { cents };
+  },
+);
+declare const answered: App<GraphsOf<{ both: typeof both }>>;
+await answered.service.agent("both").resume("id", "yes");
+await answered.service.agent("both").resume("id", { cents: 5 });
+await service.agent("refund").resume("id", true, pro);
+await service.agent("refund").resume("id", true, { assistant_id: "0f0f0f0f-1111-4222-8333-444444444444", context: {} });
+await service.agent("refund").resume("id", true, { metadata: { by: "ann" } });
 try {
   await service.runs.run("hello", {});
 } catch (error) {

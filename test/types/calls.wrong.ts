@@ -36,8 +36,28 @@ service.runs.run("refund", input, { context: { tier: "gold" } });
 (await service.runs.run("refund", input, pro)).payed;
 // W14 a wrong input of a graph: Type 'number' is not assignable to type 'string'
 service.runs.run("shipping", { code: 5 });
+// W14 no context of a graph that requires one: Expected 3 arguments, but got 2
+service.runs.run("refunds", { code: "c" });
+// W14 a misspelt member of a required context: 'teir' does not exist
+service.runs.run("refunds", { code: "c" }, { context: { tier: "pro", teir: "pro" } });
+// W14 a wrong value in the context of a graph: Type '"gold"' is not assignable
+service.runs.run("refunds", { code: "c" }, { context: { tier: "gold" } });
+// W14 a misspelt member of an optional context: 'carier' does not exist
+service.runs.run("shipping", { code: "c" }, { context: { carier: "dhl" } });
+// W14 a misspelt member of a client's context: 'teir' does not exist
+remote.agent("refunds").start({ code: "c" }, { context: { tier: "pro", teir: "pro" } });
+// W15 a wrong answer to a graph: is not assignable to
+service.agent("refunds").resume("id", { aproved: true });
+// W15 an answer of a wrong type to a graph: is not assignable to
+service.agent("refunds").resume("id", "yes");
+// W15 a wrong answer of a client to a graph: is not assignable to
+remote.agent("refunds").resume("id", { approved: "yes" });
+// W15 a member that the question of a graph does not have: Property 'qestion' does not exist
+(await service.agent("refunds").state("id")).interrupts[0]?.value.qestion;
 // W15 a wrong answer: Argument of type '"maybe"' is not assignable to parameter of type
 service.agent("review").resume("id", "maybe");
+// W12 a wrong context of an answer: Type '"gold"' is not assignable to type '"free" | "pro"
+service.agent("refund").resume("id", true, { context: { tier: "gold" } });
 // W16 an unknown stream mode: Type '"token"' is not assignable
 service.agent("review").stream({}, { stream_mode: "token" });
 // W17 data without a check of the mode: Property 'paid' does not exist
@@ -59,6 +79,8 @@ service.runs.run("counter", {}, { thread: "x" });
 fromFunctions({ a: () => 42 });
 // W35 a misspelt setting beside a function, as an executor: Unknown setting: max_atempts
 fromFunctions({ a: { agent: () => "x", max_atempts: 1 } });
+// W35 a misspelt setting beside a typed agent: Unknown setting: max_atempts
+fromFunctions({ a: { agent: refund, max_atempts: 1 } });
 // W35 a misspelt member of a setting: 'model_may_anwser' does not exist
 fromFunctions({ a: { agent: () => "x", mcp: { model_may_anwser: true } } });
 // W37 a misspelt setting beside a graph, as an executor: Unknown setting: timeout

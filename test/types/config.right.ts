@@ -7,13 +7,17 @@ import { client } from "greenroom/client";
 import { counter, refund, shipping } from "./agents.right.ts";
 
 /** R17: a configuration types its keys, and the client by its agents. */
-const config = defineConfig({ agents: { ship: shipping, refund }, limits: { pending: 10 } });
+const config = defineConfig({
+  agents: { ship: shipping, refund, once: { agent: refund, max_attempts: 1 } },
+  limits: { pending: 10 },
+});
 const remote = client<typeof config>({ apiUrl: "http://127.0.0.1:2024" });
 expectTypeOf(await remote.agent("ship").run({ code: "c" })).toEqualTypeOf<{ code: string; tries: number }>();
 const values = await remote.agent("refund").run({ order: "A", cents: 2 }, { context: { tier: "pro" } });
 expectTypeOf(values.paid).toEqualTypeOf<number | undefined>();
 client<typeof config>(new Client({ apiUrl: "http://127.0.0.1:2024" })).agent("ship");
-expectTypeOf<keyof TypesOf<typeof config>>().toEqualTypeOf<"ship" | "refund">();
+expectTypeOf<keyof TypesOf<typeof config>>().toEqualTypeOf<"ship" | "refund" | "once">();
+expectTypeOf(remote.agent("once")).toEqualTypeOf(remote.agent("refund"));
 declare const payload: PayloadOf<typeof config, "refund">;
 payload.values?.paid satisfies number | null | undefined;
 

@@ -58,7 +58,8 @@ export function createRunStorage(driver: Database): RunStorage {
     },
 
     /**
-     * Deletes a run that is not running with all that it has stored; its end stays among the events of the thread.
+     * Deletes a run that is not running with its frames and events; its end stays among the events of the thread. Checkpoints of
+     * an ended run stay, those of earlier attempts of a pending run go, and the thread of a stateless run goes with its last run.
      * @statements isRunPresent · deleteRunProgress · deleteRunEvents · markThreads · deleteFeatureRows · deleteRun ·
      *   replaceEnd · deleteEventsBeforeEnd · deleteOrphanedThreads
      * @guards select whether it exists · delete what a pending run left · the end of a pending run · mark the thread ·

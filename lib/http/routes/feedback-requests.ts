@@ -251,8 +251,7 @@ export const feedbackLink: FieldSchema<LinkInput> = withDescription(
 ) as FieldSchema<LinkInput>;
 
 /**
- * Returns a copy of the config without null members, or null if there is none. A category without a label gets the
- * label null.
+ * Returns a copy of the config without its null members; null without a config. A category without a label gets the label null.
  */
 export function toFeedbackConfig(input: ConfigInput | null | undefined): FeedbackConfig | null {
   if (!input) return null;

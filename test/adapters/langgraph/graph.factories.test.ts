@@ -51,7 +51,15 @@ describe("an agent of LangChain, which has its graph as a member", () => {
       .addEdge(START, "say")
       .addEdge("say", END)
       .compile();
-    const agent = { graph, options: {}, invoke: () => assert.fail() };
+    // LangChain's agents are instances of a class, so their other members are no settings.
+    class Agent {
+      readonly graph = graph;
+      readonly options = {};
+      invoke(): never {
+        assert.fail();
+      }
+    }
+    const agent = new Agent();
     await using kit = await testService({
       executor: langgraph({ agent, set: { graph: agent, max_attempts: 1 }, made: () => agent }),
     });

@@ -202,8 +202,8 @@ describe("authorization handlers", () => {
       const { status, body: answer } = await world.ask("bob", method, path, body);
       assert.deepEqual([status, answer], [403, { detail: "Forbidden", code: "forbidden" }], method);
     }
-    const kept = await world.ask("ann", "GET", path);
-    assert.deepEqual([kept.status, kept.body], [200, created.body]);
+    const unchangedCron = await world.ask("ann", "GET", path);
+    assert.deepEqual([unchangedCron.status, unchangedCron.body], [200, created.body]);
   });
 
   it("are not called without authentication", async () => {

@@ -31,7 +31,7 @@ describe("fromFunctions", () => {
       tool: { agent: () => "", mcp: { model_may_anwser: true }, strict: true },
       right: () => "",
     };
-    const known = "max_attempts, timeout_ms, abandon_ms, resume, description, mcp, a2a, agent, strict";
+    const settingNames = "max_attempts, timeout_ms, abandon_ms, resume, description, mcp, a2a, agent, strict";
     assert.throws(() => fromFunctions(wrong as Record<string, AgentFunction>), {
       name: "ConfigError",
       problems: [
@@ -39,7 +39,7 @@ describe("fromFunctions", () => {
         "fromFunctions: nothing must be a function",
         "fromFunctions: empty must be a function",
         "fromFunctions: slow.max_atempts: unknown option; did you mean max_attempts?",
-        `fromFunctions: slow.retries: unknown option; known options: ${known}`,
+        `fromFunctions: slow.retries: unknown option; known options: ${settingNames}`,
         "fromFunctions: tool.mcp.model_may_anwser: unknown option; did you mean model_may_answer?",
       ],
     });

@@ -155,16 +155,16 @@ describe("arguments of", () => {
 
   for (const [library, interrupt] of Object.entries({ ...question, asynchronous: isAsync })) {
     it(`interrupt() that do not fit are a TypeError, by ${library}`, async () => {
-      let asked: unknown = { q: 7 };
+      let interruptValue: unknown = { q: 7 };
       const asks: AgentDefinition = agent({ interrupt: interrupt as typeof question.zod }, (job) =>
-        job.interrupt(asked as { q: string }),
+        job.interrupt(interruptValue as { q: string }),
       );
       await withAgent(asks, async (kit, thread_id) => {
         const { error, message } = readError(await run(kit, thread_id)) as { error: string; message: string };
         assert.equal(error, "TypeError");
         assert.match(message, /^interrupt\(\): the argument does not fit its schema: q: /);
         assert.equal((await kit.service.threads.get(thread_id)).status, "error");
-        asked = { q: "Sure?" };
+        interruptValue = { q: "Sure?" };
         const { result } = await run(kit, thread_id);
         assert.deepEqual((result as { __interrupt__: { value: Json }[] }).__interrupt__[0]?.value, { q: "Sure?" });
       });

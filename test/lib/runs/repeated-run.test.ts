@@ -80,15 +80,17 @@ describe("a repeated request whose values no longer fit the schemas of its agent
     const { kit, deploy } = await openChangingService();
     await using _kit = kit;
     const { runs } = kit.service;
-    const kept = { ...request, on_completion: "keep" } as const;
-    const first = await runs.createBatch([kept, kept], keyed("k"));
+    const keptRequest = { ...request, on_completion: "keep" } as const;
+    const first = await runs.createBatch([keptRequest, keptRequest], keyed("k"));
     deploy();
-    const again = await runs.createBatch([kept, kept], keyed("k"));
+    const again = await runs.createBatch([keptRequest, keptRequest], keyed("k"));
     const listIds = (batch: typeof first): string[] => batch.map(({ run_id }) => run_id);
     assert.deepEqual(listIds(again), listIds(first));
-    await assert.rejects(runs.createBatch([kept, kept], keyed("k", "two")), { reason: "idempotency_key_reused" });
-    await assert.rejects(runs.createBatch([kept, kept, kept], keyed("k")), { code: "conflict" });
-    await assert.rejects(runs.createBatch([kept, kept], keyed("l")), /input\.order/);
+    await assert.rejects(runs.createBatch([keptRequest, keptRequest], keyed("k", "two")), {
+      reason: "idempotency_key_reused",
+    });
+    await assert.rejects(runs.createBatch([keptRequest, keptRequest, keptRequest], keyed("k")), { code: "conflict" });
+    await assert.rejects(runs.createBatch([keptRequest, keptRequest], keyed("l")), /input\.order/);
     assert.equal((await runs.search()).items.length, 2);
   });
 });

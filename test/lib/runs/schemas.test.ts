@@ -170,8 +170,8 @@ describe("values that do not fit the schemas of their agent", () => {
   });
 
   it("are found by asynchronous schemas", async () => {
-    const known = z.string().refine(async (order) => (await Promise.resolve(order)) === "A", "no such order");
-    const find = agent({ input: z.object({ order: known }) }, async ({ input }) => `Found ${input.order}`);
+    const orderSchema = z.string().refine(async (order) => (await Promise.resolve(order)) === "A", "no such order");
+    const find = agent({ input: z.object({ order: orderSchema }) }, async ({ input }) => `Found ${input.order}`);
     await using kit = await testService({ agents: { find } });
     const wait = async (order: string) => await send(kit, "/runs/wait", { assistant_id: "find", input: { order } });
     assert.equal((await wait("A")).status, 200);

@@ -51,8 +51,9 @@ export function attempt(label: string, action: () => Promise<unknown>): void {
 export const deletedIds = signal<ReadonlySet<string>>(new Set());
 
 /**
- * Hides the thing with this key and shows a notice with an undo button. Calls `action` after 5 s, or when the page
- * closes; then the key is shown again. Undoing calls `undo` instead.
+ * Hides the thing with this key and shows a notice with an undo button. Only the newest four notices stay, so the button can go
+ * before its time. Calls `action` after 5 s, or when the page closes; then the key is shown again. Undoing shows it again at once
+ * and calls `undo` instead.
  */
 export function removeWithUndo(text: string, key: string, action: () => Promise<unknown>, undo?: () => void): void {
   const id = ++lastNoticeId;

@@ -13,7 +13,7 @@ interface ListProps<T> {
   /** The key of the row that is open. */
   readonly current?: string | undefined;
   readonly row: (item: T) => ComponentChildren;
-  /** Called when the end comes into sight. */
+  /** Called whenever the last row is in or near the view: at once, and again after each change of the number of items. */
   readonly loadMore?: (() => void) | undefined;
   readonly head?: ComponentChildren;
 }
@@ -22,8 +22,9 @@ interface ListProps<T> {
 const OVERSCAN_ROWS = 8;
 
 /**
- * Shows a long list, of which only the rows in view exist. Binds j, k and Enter to choose and open rows, and loads more rows at
- * the end.
+ * Shows a long list, of which only the rows in and near the view exist. The keys j and k choose a row without opening it, Enter
+ * opens it, and a press on a row follows its link. A new `current` is chosen and scrolled into view. Calls `loadMore` whenever
+ * the last row is at most 8 rows below the view, for a short list at once. Shows only `head` without items.
  */
 export function List<T>(props: ListProps<T>): VNode {
   const { items, rowHeight, getKey, toHref, current, row, loadMore, label, head } = props;

@@ -9,7 +9,10 @@ interface SheetProps {
   readonly side?: boolean;
 }
 
-/** Shows a dialog over the page, opened at once. Escape calls `close`; the caller must remove it. */
+/**
+ * Shows a dialog over the page, opened at once. Escape and ✕ call `close`, and then the caller must remove it; a press beside the
+ * dialog does nothing.
+ */
 export function Sheet({ title, close, children, side = false }: SheetProps): VNode {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {

@@ -4,7 +4,10 @@ import { createContext } from "preact";
 
 const KEY_PREFIX = "greenroom.typed.";
 
-/** Returns the drafts of this tab. Damaged ones are left out. */
+/**
+ * Reads the drafts of this tab: each is an item of `sessionStorage`, as JSON. Returns them by their key without the prefix, and
+ * leaves out those that are not JSON.
+ */
 function readStoredDrafts(): Map<string, unknown> {
   const stored = new Map<string, unknown>();
   for (const itemName of Object.keys(sessionStorage).filter((name) => name.startsWith(KEY_PREFIX))) {

@@ -150,8 +150,9 @@ class TurnStarter {
   }
 
   /**
-   * Returns what answered one of the interrupts: the newest answer of a run, or an empty object while a run is active,
-   * which may answer now. Returns null for interrupts that ended by a stop: the conversation goes on after them.
+   * Returns what answered one of the interrupts: the newest answer of a run among the newest runs, read with a limit of 20; else
+   * an empty object while one of these is active, which may answer now. Returns null without a thread, and for interrupts that
+   * ended by a stop: the conversation goes on after them.
    */
   async #findAnswer(interrupt_ids: readonly string[]): Promise<Partial<AnswerPoint> | null> {
     const runs = await readRunsWithAnswers(this.#resources, this.#thread_id, 20).catch(nullIfNotFound);

@@ -292,8 +292,8 @@ export function toResultMessage(request: McpRequestHeader, result: JsonObject, e
 }
 
 /**
- * Creates the message of an error. `request_id` is that of its request; the id is null if the error belongs to no
- * request.
+ * Creates the message of an error. Its id is `request_id`, that of the request, or null if the error itself has the id null
+ * because it belongs to no request.
  */
 export function toErrorMessage({ code, message, data, id }: McpError, request_id: Json = null): JsonObject {
   return {

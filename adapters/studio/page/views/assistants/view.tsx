@@ -126,7 +126,10 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
     (signal) => client.assistants.get(assistant_id, { signal }) as Promise<VersionedAssistant>,
   );
   const tab = pageAddress.value.query.get("tab") ?? "settings";
-  /** Creates a copy of the assistant and opens it. */
+  /**
+   * Creates a copy of the assistant, named “… copy” and without its creator, reads the list again and opens the copy. A failure
+   * shows a notice.
+   */
   const duplicate = (from: VersionedAssistant): void =>
     attempt("Copy", async () => {
       const created = await client.assistants.create({
@@ -139,7 +142,7 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
       void refresh("assistants/");
       go(toHref(["assistants", created.assistant_id]));
     });
-  /** Leaves the assistant and deletes it after a while, unless that is undone. */
+  /** Leaves the assistant, hides it and deletes it after 5 s, unless that is undone, which opens it again. */
   const remove = (): void => {
     go(toListHref(["assistants"]));
     removeWithUndo(

@@ -98,8 +98,8 @@ function useTurnOperations(
   const { checkpoint_id } = source.state.value;
   return useMemo(() => {
     /**
-     * Sends input as a new run, from a checkpoint if one is given. With `before`, the messages from that one on disappear at
-     * once. Does nothing without an assistant.
+     * Calls `begin` and sends input as a new run, from a checkpoint if one is given. With `before`, the messages from that one on
+     * disappear at once. Rejects if no run was started. Does nothing without an assistant.
      */
     const send: TurnOperations["send"] = async (input, from, before) => {
       if (!assistant_id) return;

@@ -119,7 +119,10 @@ function MessageBox({ draftKey, running, disabled, isFresh, send, stop }: Compos
     current.style.height = "auto";
     current.style.height = `${Math.min(current.scrollHeight, 240)}px`;
   }, [text, draftKey]);
-  /** Adds files to the message. Files that are too large are left out, with a notice. */
+  /**
+   * Reads the files in turn and adds each to the message. A file of more than 10 MB is left out, with a notice. Rejects if one
+   * cannot be read.
+   */
   const add = async (list: readonly File[]): Promise<void> => {
     for (const file of list) {
       if (file.size > MAX_ATTACHMENT_BYTES) {
@@ -131,7 +134,8 @@ function MessageBox({ draftKey, running, disabled, isFresh, send, stop }: Compos
     }
   };
   /**
-   * Sends the message and clears the box at once. If that fails, what was typed comes back. Does nothing for an empty message.
+   * Sends the message with its files and clears the box at once. If that fails, text and files come back, unless others were
+   * typed or added meanwhile, and a notice is shown. Does nothing if the box is disabled, or without text and files.
    */
   const sendMessage = (): void => {
     if (disabled || (!text.trim() && files.length === 0)) return;

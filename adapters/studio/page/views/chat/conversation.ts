@@ -43,7 +43,10 @@ export class Conversation {
   readonly #startTimes = new Map<string, number>();
   readonly #times = new Map<string, number>();
 
-  /** Replaces the state with that of an idle thread, and removes streamed messages. */
+  /**
+   * Replaces the values with those of an idle thread, sets `run_id` to null, and removes what was streamed and is not in them.
+   * Keeps `error`.
+   */
   settle(values: unknown): void {
     this.#setValues(values);
     this.run_id = null;
@@ -71,7 +74,10 @@ export class Conversation {
       if (!message.id || completeIds.has(message.id)) this.#pending.delete(key);
   }
 
-  /** Adds the messages of a sent turn. `after` are the messages that stay before them; all by default. */
+  /**
+   * Adds the messages of a sent turn, and removes the error. `after` replaces the messages of the values before them; all stay by
+   * default.
+   */
   send(added: readonly ChatMessage[], after?: readonly ChatMessage[]): void {
     this.error = null;
     if (after) this.#complete = after;
@@ -94,8 +100,8 @@ export class Conversation {
   }
 
   /**
-   * Notes the start and end of subagents. A start of the run removes its error and what an earlier attempt has streamed; a
-   * failure sets the error.
+   * Notes the start of subagents that a tool call started, and the end of all. A start of the run sets `run_id` from the id of
+   * the event, null without it, and removes the error and what an earlier attempt has streamed; a failure sets the error.
    */
   #handleLifecycle(event: ThreadEvent, { event: kind, error, graph_name = "", cause }: LifecycleData): void {
     if (!isRoot(event)) {
@@ -112,7 +118,10 @@ export class Conversation {
     } else if (kind === "failed") this.error = error ?? "The run failed";
   }
 
-  /** Adds a part to a streamed message, of the graph or of a subagent. Parts of a message without a start are ignored. */
+  /**
+   * Adds a part to a streamed message, of the graph or of a subagent. A subagent that is not known yet is added, named after its
+   * node and without a tool call. Parts of a message without a start are ignored.
+   */
   #handleMessage(namespace: readonly string[], data: MessageEvent): void {
     const key = data.run_id ?? namespace.join("|");
     const [scope = ""] = namespace;

@@ -162,7 +162,10 @@ class EventsSource implements ChatSource {
     }
   }
 
-  /** Reloads the thread and the lists after a run ended here or elsewhere. */
+  /**
+   * Reloads the thread after a run ended here or elsewhere, raises `version`, and then starts to read threads, inbox and runs
+   * again.
+   */
   async #reloadAll(): Promise<void> {
     await this.reload();
     this.#set({ version: this.state.value.version + 1 });
@@ -299,8 +302,9 @@ class EventsSource implements ChatSource {
   }
 
   /**
-   * Shows the thread as running, calls `start` and follows the run. If that fails, takes back the messages of the turn,
-   * shows the state before and rejects.
+   * Shows the thread as running and without an error or a selected checkpoint, calls `start` and follows the run. Then the
+   * interrupts are gone, and the list of threads is read again. If `start` fails, takes back the messages of the turn, reads the
+   * thread again unless it is new, and rejects.
    */
   async #startRun(start: () => Promise<StartedRun>): Promise<void> {
     this.#generation++;

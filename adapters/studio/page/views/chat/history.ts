@@ -49,7 +49,10 @@ async function readNewest(thread_id: string, limit: number): Promise<readonly Ch
   }));
 }
 
-/** Returns the checkpoints with indexes by id and by parent, whose children are oldest first. */
+/**
+ * Returns the checkpoints with indexes by id and by parent, whose children are oldest first. Those without a parent are under an
+ * empty id.
+ */
 function toHistory(all: readonly Checkpoint[], isWhole: boolean): History {
   const children = new Map<string, Checkpoint[]>();
   for (const checkpoint of [...all].reverse()) {

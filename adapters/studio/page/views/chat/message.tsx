@@ -42,7 +42,7 @@ interface ToolCardProps {
   readonly nested: Nested | undefined;
 }
 
-/** Shows the messages of a subagent, folded. */
+/** Shows the name of a subagent, whether it runs, and the number of its messages; unfolded, the messages themselves. */
 export function Subagent({ nested }: { readonly nested: Nested }): VNode {
   const { name, messages, isOver } = nested;
   const { withoutResults, results } = separateResults(messages);
@@ -293,8 +293,11 @@ interface BubbleProps {
   readonly actions?: MessageActions;
 }
 
-/** Returns true if a message would look the same, so that it is not rendered again. */
-function hasSameContent(before: BubbleProps, after: BubbleProps): boolean {
+/**
+ * Returns true if the props that a message shows are the same by identity, so that it is not rendered again. Of `results`,
+ * `times` and `nested` only the entries of its tool calls count, and `running` only if it has such calls.
+ */
+function hasSameProps(before: BubbleProps, after: BubbleProps): boolean {
   const calls = after.message.tool_calls ?? [];
   return (
     before.message === after.message &&
@@ -310,6 +313,11 @@ function hasSameContent(before: BubbleProps, after: BubbleProps): boolean {
   );
 }
 
+/**
+ * Shows a message: its reasoning folded, attachments, text (plain for a person, a tree for JSON of a tool, else Markdown), tool
+ * calls and usage. `actions` add buttons to copy and to open the state; with `canChange` a person's message can be edited and an
+ * answer regenerated. With `editing`, an edit box replaces the text.
+ */
 export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
   const { message, results, times, nested, fork, turn, running = false, canChange, editing, actions } = props;
   const setEditing = props.setEditing ?? (() => {});
@@ -383,4 +391,4 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
       </div>
     </article>
   );
-}, hasSameContent);
+}, hasSameProps);

@@ -47,13 +47,22 @@ export interface Turn {
 
 export interface ChatSource {
   readonly state: ReadonlySignal<ChatState>;
-  /** Resolves when the run was accepted. Rejects if none was started. */
+  /**
+   * Shows the messages of the input at once and starts a run. Resolves when the run was accepted. Rejects if none was started,
+   * and then the messages disappear.
+   */
   send(turn: Turn): Promise<void>;
-  /** Answers all interrupts that wait, by their ids. Rejects if another answer came first. */
+  /** Answers all interrupts that wait, by their ids, and follows the run. Rejects if another answer came first. */
   answer(answers: Readonly<Record<string, unknown>>): Promise<void>;
+  /** Cancels the running run, else the waiting one; does nothing without either. Does not wait for its end. */
   stop(): Promise<void>;
-  /** Shows the conversation as of a checkpoint; null: the newest. */
+  /** Shows the conversation as of a checkpoint; null: the newest. Resolves when it was read; an error is put into the state. */
   show(checkpoint_id: string | null): Promise<void>;
+  /**
+   * Reads the thread and the shown checkpoint again, and follows a run that is active. Never rejects: an error is put into the
+   * state.
+   */
   reload(): Promise<void>;
+  /** Stops following and polling for good. Runs go on. */
   close(): void;
 }

@@ -36,7 +36,7 @@ const useCrons = () =>
     5000,
   );
 
-/** Shows the next times of a schedule, or what is wrong with it; nothing for an empty one. */
+/** Shows a schedule in words and its next three times, or what is wrong with it; nothing for an empty one. */
 function Preview({ schedule, timezone }: { readonly schedule: string; readonly timezone: string }): VNode | null {
   const preview = useResource<{ readonly next: readonly string[] }>(
     schedule.trim() ? `cron-preview/${schedule}/${timezone}` : null,
@@ -82,7 +82,10 @@ interface CronDraft {
 
 const NEW_CRON_DRAFT = "new cron";
 
-/** Shows the form of a new cron. What is typed is a draft. */
+/**
+ * Shows the form of a new cron. What is typed is a draft; the input is an example at first, also after a change of the assistant.
+ * Creating opens the cron.
+ */
 function NewCron(): VNode {
   const assistants = useAssistants();
   const typed = readDraft<CronDraft>(NEW_CRON_DRAFT, {
@@ -241,7 +244,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
       notify(enabled ? "Resumed" : "Paused");
       await refresh("crons/");
     });
-  /** Starts a run of the cron and opens the run. */
+  /** Starts a run of the cron now, shows a notice, reads the crons again and opens the run. A failure shows a notice. */
   const runNow = (): void =>
     attempt("Run now", async () => {
       const run = await call<{ readonly run_id: string }>(
@@ -252,7 +255,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
       void refresh("crons/");
       go(toHref(["runs", run.run_id]));
     });
-  /** Leaves the cron and deletes it after a while, unless that is undone. */
+  /** Leaves the cron, hides it and deletes it after 5 s, unless that is undone, which opens it again. */
   const remove = (): void => {
     go(toHref(["crons"]));
     removeWithUndo(

@@ -13,7 +13,10 @@ import { refresh } from "../../store/resource.ts";
 function NewLink(): VNode {
   const [run_id, setRun] = useState("");
   const [feedback_key, setKey] = useState("user_score");
-  /** Creates a link and copies its address, if the caller may see it. */
+  /**
+   * Creates a link, reads the feedback again, and copies the address of the link if the caller may see it. A failure shows a
+   * notice.
+   */
   const create = (): void =>
     attempt("Create", async () => {
       const link = await call<FeedbackLink>("POST", "/api/v1/feedback/tokens", {
@@ -51,10 +54,12 @@ function NewLink(): VNode {
   );
 }
 
-/** Shows the feedback links. They can be copied and revoked. */
+/**
+ * Shows the form of a new feedback link, and below it the links, with buttons to copy one and to revoke it; a text without links.
+ */
 export function Links(): VNode {
   const links = usePages<FeedbackLink>({ path: "feedback/links", getId: ({ id }) => id });
-  /** Deletes a link, which works no longer, and reads the links again. */
+  /** Deletes a link, which works no longer, shows a notice and reads the links again. A failure shows a notice. */
   const revoke = (id: string): void =>
     attempt("Revoke", async () => {
       await call("DELETE", `/greenroom/feedback/links/${encodeURIComponent(id)}`);

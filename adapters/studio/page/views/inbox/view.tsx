@@ -43,12 +43,12 @@ interface WaitingThreadProps {
   readonly onAnswered: (thread_id: string) => void;
 }
 
-/** Shows the interrupts of a thread and the messages before them. */
+/** Shows since when a thread waits, its interrupts with the forms to answer them, and the messages before them. */
 function WaitingThread({ thread, nextThreadId, onAnswered }: WaitingThreadProps): VNode {
   const { thread_id, interrupts } = thread;
   /**
-   * Answers the interrupts and opens the next waiting thread. Reads the inbox again, also if the answer is refused; then it
-   * rejects.
+   * Answers the interrupts, calls `onAnswered` and opens the next waiting thread, without one the inbox. Reads the inbox again,
+   * also if the answer is refused; then it rejects and opens nothing.
    */
   const answer = async (answers: Readonly<Record<string, unknown>>): Promise<void> => {
     try {
@@ -81,7 +81,10 @@ function WaitingThread({ thread, nextThreadId, onAnswered }: WaitingThreadProps)
 
 const getRowKey = ({ thread_id, since }: InboxThread): string => `${thread_id}/${since}`;
 
-/** Shows the threads that wait for answers, longest first. Those answered here disappear at once. */
+/**
+ * Shows the threads that wait for answers, longest first, read every four seconds, and beside them the one that the address
+ * names. Those answered here disappear at once; for one that waits no longer, shows a text with a link to the first one.
+ */
 export default function Inbox(): VNode {
   const assistants = useAssistants();
   const assistant_id = pageAddress.value.query.get("assistant") ?? "";

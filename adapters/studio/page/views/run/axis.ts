@@ -15,7 +15,7 @@ export interface Axis {
   readonly hasShortWaits: boolean;
 }
 
-/** Splits `span` into the parts with and without an active interval, in order. */
+/** Splits `span` into the parts with and without an active interval, in order. An interval that ends after `span` is not cut. */
 function splitIntoSegments(active: readonly Interval[], span: Interval): (Interval & { readonly isWait: boolean })[] {
   const segments: (Interval & { readonly isWait: boolean })[] = [];
   let position = span.from;

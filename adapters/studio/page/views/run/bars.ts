@@ -39,7 +39,10 @@ function createDurableBars(steps: readonly StepRecord[], { from: created, to: en
   });
 }
 
-/** Returns a bar for each attempt of a run. The bar of a suspended one ends with the last step of its function. */
+/**
+ * Returns a bar for each attempt of a run, cut at the end of the run. The bar of a suspended one ends with the last start of an
+ * operation or end of a step in it. Only the last bar can be failed: if the run ended with `error` or `timeout`.
+ */
 function createAttemptBars(run: RunDetail, durable: readonly StepRecord[], end: number): Bar[] {
   const times = durable.flatMap(({ kind, started_at, ended_at }) =>
     [kind === "step" ? ended_at : null, started_at].flatMap((time) => (time ? Date.parse(time) : [])),
@@ -119,9 +122,9 @@ interface BarSources {
 }
 
 /**
- * Returns the bars of a run: the queue and the attempts, then steps, nodes and calls by their start, then webhooks.
- * Bars of checkpoints are used only if neither events nor a durable function have any of nodes. Times that are open end
- * now.
+ * Returns the bars of a run: the queue and the attempts, then steps, nodes and calls by their start, then webhooks. Bars of
+ * checkpoints are used only if neither events nor a durable function have any of nodes. Times that are open end now.
+ * `hasNodeTimes` is false only if bars of checkpoints stand for those of nodes.
  */
 export function createRunBars(run: RunDetail, { steps, events, durable, now }: BarSources): RunBars {
   const from = Date.parse(run.created_at);
@@ -130,6 +133,7 @@ export function createRunBars(run: RunDetail, { steps, events, durable, now }: B
   const byCheckpoint = createStepBars(run, steps, end);
   const isNode = ({ task_id }: Bar): boolean => task_id !== undefined;
   const hasNodeTimes = events.some(isNode);
+  /** Returns a copy of the bar with the link of its task; the bar itself without such a link. */
   const withHref = (bar: Bar): Bar => {
     const href = byCheckpoint.hrefs.get(bar.task_id ?? "");
     return href ? { ...bar, href } : bar;

@@ -42,7 +42,9 @@ function FrameLine({ frame }: { readonly frame: Frame }): VNode {
   );
 }
 
-/** Shows the stored frames of a run as they arrive, up to a limit. */
+/**
+ * Shows the frames of a run as they arrive, up to a limit, and below them whether they are being read, at their end, or failed.
+ */
 export function Frames({ run }: { readonly run: RunDetail }): VNode {
   const [frames, setFrames] = useState<readonly Frame[]>([]);
   const [state, setState] = useState("reading");

@@ -46,7 +46,10 @@ function formatCurl(run: RunDetail): string {
   return `curl -N ${API}${path} -H 'content-type: application/json'${key} -d '${data}'`;
 }
 
-/** Shows what can be done with a run: cancel, roll back, run again, copy, and links to what belongs to it. */
+/**
+ * Shows buttons that run such a run again and copy it as a curl command, for an open run also buttons that cancel it and roll it
+ * back, and links to its thread, checkpoint and webhook, as far as it has them.
+ */
 function Actions({ run }: { readonly run: RunDetail }): VNode {
   const isOpen = run.status === "pending" || run.status === "running";
   /** Shows a notice and reads the run and the threads again. */
@@ -54,7 +57,10 @@ function Actions({ run }: { readonly run: RunDetail }): VNode {
     notify(text);
     for (const list of ["run", "threads/"]) void refresh(list);
   };
-  /** Cancels the run. A rolled-back run is deleted, so the list is shown then. */
+  /**
+   * Cancels the run and reads it again. A rolled-back run is deleted, so the list of runs is shown then. A failure shows a
+   * notice.
+   */
   const stop = (action: "interrupt" | "rollback"): void =>
     attempt("Cancel", async () => {
       await client.runs.cancelMany({ threadId: run.thread_id, runIds: [run.run_id], action });

@@ -33,7 +33,7 @@ export const getNewestSteps = (steps: RunSteps | undefined): readonly StepRecord
 /** Shows the box to send an event to a durable function that waits for it. */
 function SendEvent({ thread_id, name }: { readonly thread_id: string; readonly name: string }): VNode {
   const [text, setText] = useState("{}");
-  /** Sends the event and reads the run again. Text that is no JSON shows a notice. */
+  /** Sends the event, shows a notice and reads the run again. Text that is no JSON, and a refusal, show a notice instead. */
   const send = (): void =>
     attempt("Send", async () => {
       await call("POST", `/threads/${thread_id}/events/${encodeURIComponent(name)}`, { body: JSON.parse(text) });
@@ -94,7 +94,7 @@ function StepItem({ step, thread_id }: { readonly step: StepRecord; readonly thr
   );
 }
 
-/** Shows the newest steps of a durable function; nothing for other runs. */
+/** Shows the newest steps of a durable function, and how many there are if some are left out; nothing without steps. */
 export function Steps({ run, steps }: { readonly run: RunDetail; readonly steps: RunSteps | undefined }): VNode | null {
   const newestSteps = getNewestSteps(steps);
   if (!steps || newestSteps.length === 0) return null;

@@ -37,8 +37,8 @@ function BarLine({ bar, axis }: { readonly bar: Bar; readonly axis: Axis }): VNo
 const FIELDS = ["checkpoint", "parent_checkpoint", "created_at", "metadata", "next", "tasks"] as never;
 
 /**
- * Reads the newest 200 checkpoints of a run, newest first. If the run continues from a checkpoint, that follows, with
- * the start of the run as its time. Rejects if a read fails.
+ * Reads the newest 200 checkpoints of a run, newest first. Unless the oldest of them is an input or has no parent, its parent
+ * follows, with the start of the run as its time, or its own time before the run has started. Rejects if a read fails.
  */
 async function readSteps({ thread_id, run_id, started_at }: RunDetail): Promise<readonly Step[]> {
   const steps = (await client.threads.getHistory(thread_id, {
@@ -59,7 +59,10 @@ interface TimeLineProps {
   readonly durable: readonly StepRecord[];
 }
 
-/** Shows the time line of a run. Webhooks do not count for its scale. */
+/**
+ * Shows the time line of a run as a list of bars, with notes below it if waits are shortened or times of nodes are unknown.
+ * Webhooks do not count for its scale. Checkpoints of a temporary run are not read.
+ */
 export function TimeLine({ run, durable }: TimeLineProps): VNode {
   const steps = useResource<readonly Step[]>(run.temporary ? null : `run-steps/${run.run_id}/${run.status}`, () =>
     readSteps(run),

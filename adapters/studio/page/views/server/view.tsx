@@ -18,6 +18,7 @@ function LoadCharts(): VNode {
   const stats = useResource<RunStats>("runs-stats", (signal) => call("GET", "/greenroom/runs/stats", { signal }), 5000);
   const charts = useMemo(() => {
     const minutes = stats.data?.minutes ?? [];
+    /** Returns a line with the value of each minute; null leaves a gap. */
     const line = (label: string, value: (minute: RunStats["minutes"][number]) => number | null) => ({
       label,
       values: minutes.map(value),

@@ -65,7 +65,10 @@ export function toTreeRows({ all, children }: History): readonly Row[] {
   return all.map((checkpoint) => ({ checkpoint, depth: depths.get(checkpoint.checkpoint_id) ?? 0 }));
 }
 
-/** Returns what created a checkpoint: the nodes that wrote, else those that were next before it, else its source. */
+/**
+ * Returns what created a checkpoint: the nodes that wrote, else, in a loop, those that were next before it; without such nodes
+ * its source `input`, `update` or `fork`; else an arrow and the nodes that are next, or `end`.
+ */
 const formatOrigin = ({ metadata, next, parent_id }: Checkpoint, { byId }: History): string => {
   const { source, writes } = metadata as { readonly source?: string; readonly writes?: Record<string, unknown> };
   const before = source === "loop" ? byId.get(parent_id ?? "")?.next : undefined;
@@ -75,7 +78,10 @@ const formatOrigin = ({ metadata, next, parent_id }: Checkpoint, { byId }: Histo
   return next.length > 0 ? `→ ${next.join(", ")}` : "end";
 };
 
-/** Shows the checkpoints as a tree and scrolls to the current one. */
+/**
+ * Shows the checkpoints as a tree, newest first, and scrolls to the current one. A press shows a checkpoint. Says if older ones
+ * are missing.
+ */
 function Tree({ history, current }: { readonly history: History; readonly current: string | null }): VNode {
   const box = useRef<HTMLElement>(null);
   useEffect(() => box.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
@@ -108,13 +114,19 @@ interface EditProps {
   readonly onSaved: () => void;
 }
 
-/** Edits the values of a checkpoint. Saves them as an update of a node, which forks below the checkpoint. */
+/**
+ * Shows a sheet with a form for values to write as a node, which is `{}` at first and a draft from then on, and the values now
+ * below it. Saving stores them as a new checkpoint below this one, discards the draft, and calls `close` and then `onSaved`.
+ */
 function EditState({ thread_id, state, nodes, close, onSaved }: EditProps): VNode {
   const { checkpoint_id } = state.checkpoint;
   const draftKey = `state ${thread_id} ${checkpoint_id}`;
   const typed = readDraft<{ readonly values: unknown; readonly node: string }>(draftKey, { values: {}, node: "" });
   const { values, node } = typed;
-  /** Stores the edited values as a new checkpoint after this one, and discards the draft. */
+  /**
+   * Stores the typed values as a new checkpoint after this one, discards the draft, and calls `close` and `onSaved`. A failure
+   * shows a notice.
+   */
   const save = (): void =>
     attempt("Edit", async () => {
       await client.threads.updateState(thread_id, {
@@ -236,7 +248,7 @@ function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: Det
     await source.show(null);
     await Promise.all([refresh(`history/${thread_id}`), refresh("threads/")]);
   };
-  /** Makes a copy of the checkpoint the head of the thread. */
+  /** Makes a copy of the checkpoint the head of the thread and shows that. A failure shows a notice. */
   const fork = (): void =>
     attempt("Fork", async () => {
       await client.threads.updateState(thread_id, { values: null as never, checkpointId: checkpoint_id });

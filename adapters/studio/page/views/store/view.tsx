@@ -34,7 +34,9 @@ export function toNamespaceTree(
   return names.map((name) => ({ path: [...path, name], children: toNamespaceTree(inside, [...path, name]) }));
 }
 
-/** Returns the labels of a namespace; empty for none and for a text that is no JSON. */
+/**
+ * Returns the labels of a namespace; empty for null, an empty text and a text that is no JSON. Other JSON is returned unchecked.
+ */
 const parseNamespace = (text: string | null): readonly string[] => {
   try {
     return text ? (JSON.parse(text) as string[]) : [];
@@ -76,7 +78,10 @@ interface EditorProps {
   readonly namespace: readonly string[];
 }
 
-/** Shows the form of an item, or of a new one. What is typed is a draft. */
+/**
+ * Shows the form of an item's value; for a new one also of its namespace and key. What is typed is a draft. Saving stores and
+ * opens the item.
+ */
 function ItemEditor({ item, namespace }: EditorProps): VNode {
   const draftKey = `item ${item ? getItemKey(item) : "new"}`;
   const typed = readDraft<ItemDraft>(draftKey, {
@@ -138,13 +143,16 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
   );
 }
 
-/** Shows an item, which can be edited and deleted. */
+/**
+ * Shows an item, or that it does not exist. A button shows the form to edit it in place of its value, another one deletes it
+ * after 5 s.
+ */
 function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; readonly name: string }): VNode {
   const [isEditing, setEditing] = useState(false);
   const item = useResource<StoreItem | null>(`store/item/${JSON.stringify([namespace, name])}`, (signal) =>
     call("GET", "/store/items", { query: { namespace: namespace.join("."), key: name }, signal }),
   );
-  /** Leaves the item and deletes it after a while, unless that is undone. */
+  /** Leaves the item, hides it and deletes it after 5 s, unless that is undone, which opens it again. */
   const remove = (): void => {
     go(toListHref(["store"]));
     removeWithUndo(

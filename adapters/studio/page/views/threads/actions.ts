@@ -4,7 +4,10 @@ import { attempt, notify, removeWithUndo } from "../../frame/notices.tsx";
 import { go, toListHref } from "../../frame/router.ts";
 import { refresh } from "../../store/resource.ts";
 
-/** Leaves the thread and deletes it after a while, unless that is undone. */
+/**
+ * Opens the list of threads, hides this one in it, and deletes it after 5 s, unless that is undone. Undoing shows it in the list
+ * again and does not open it.
+ */
 export function removeThread(thread_id: string): void {
   go(toListHref(["threads"]));
   removeWithUndo("Thread deleted", thread_id, async () => {
@@ -13,7 +16,10 @@ export function removeThread(thread_id: string): void {
   });
 }
 
-/** Renames a thread. Calls `onRenamed` to read the thread again where it is open. */
+/**
+ * Stores the title in the metadata of a thread, reads the lists again and calls `onRenamed`, which reads the open thread. A
+ * failure shows a notice.
+ */
 export function renameThread(thread_id: string, title: string, onRenamed: () => Promise<void>): void {
   attempt("Rename", async () => {
     await client.threads.update(thread_id, { metadata: { title } });

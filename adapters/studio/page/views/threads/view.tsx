@@ -18,7 +18,10 @@ import type { ChatSource, ChatState } from "../chat/source.ts";
 import { copyThread, removeThread, renameThread } from "./actions.ts";
 import { ThreadList } from "./list.tsx";
 
-/** Loads a component when it is opened. Needs a key for each component: another one would get its properties. */
+/**
+ * Loads a component once and shows it; nothing until then, and if that fails, which shows a notice. Needs a key for each
+ * component: another one would get its properties.
+ */
 function LazyPart<Props extends object>(props: {
   readonly load: () => Promise<ComponentType<Props>>;
   readonly with: Props;
@@ -293,7 +296,10 @@ function Menu({ children }: { readonly children: ComponentChildren }): VNode {
   );
 }
 
-/** Shows a thread with its chat, states and runs. Keeps its source of events open while it is shown. */
+/**
+ * Shows a thread, with its chat, states or runs as the address says, and a menu to copy or delete it; a text if it does not
+ * exist. Keeps its source of events open while it is shown. The key D asks whether to delete it.
+ */
 function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   const source = useMemo(() => getOrCreateSource(thread_id), [thread_id]);
   // Before the next timer: it may close a source that another view has just let go.
@@ -376,7 +382,10 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
 
 const NEW_THREAD_DRAFT = "new thread";
 
-/** Shows a thread that the server creates with its first turn. */
+/**
+ * Shows the chat of a thread that the server creates with its first turn. Its id is a draft until then, so that a reload finds
+ * what was typed. The first turn discards that draft and opens the thread in place of this form.
+ */
 function NewThread(): VNode {
   // The same one until it exists, so that a reload finds what was typed.
   const thread_id = useMemo(() => readDraft(NEW_THREAD_DRAFT, createId()), []);

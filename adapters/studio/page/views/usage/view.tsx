@@ -24,28 +24,37 @@ const DAY_MS = 86_400_000;
 /** The maximum number of runs whose tokens are summed. */
 const MAX_SUMMED_RUNS = 5000;
 
-/** Returns the name of a group, or its id; a dash if it has neither. */
-const getGroup = ({ dimensions }: UsageRecord): string => {
+/**
+ * Returns the first dimension that is a name, an email address or a short key and is not empty, else the first one that is not
+ * empty, such as an id; a dash if all are empty.
+ */
+const getGroupLabel = ({ dimensions }: UsageRecord): string => {
   const named = Object.entries(dimensions).find(([key, value]) => /name|email|short_key/.test(key) && value);
   return named?.[1] ?? Object.values(dimensions).find(Boolean) ?? "–";
 };
 
+/** The rows of a report: `times` are the starts of its buckets, and `values` the number of runs of a group in each of them. */
+interface UsageTable {
+  readonly times: readonly number[];
+  readonly lines: readonly { readonly label: string; readonly values: readonly number[]; readonly total: number }[];
+}
+
 /**
- * Returns the start times of all buckets of the range, also of those without runs, and for each group, by name, the
- * runs in each bucket and their total.
+ * Returns all buckets of the range, also those without runs, and a line for each label of a group, sorted by label, with its runs
+ * in each bucket and their total. The buckets are aligned to the earliest one of the report, to `from` if the report is empty.
  */
-function toTable({ stride, usage }: UsageReport, from: number, to: number) {
+function toTable({ stride, usage }: UsageReport, from: number, to: number): UsageTable {
   const step = stride.days * DAY_MS + stride.hours * 3_600_000 || DAY_MS;
   const first = usage.length > 0 ? Math.min(...usage.map((record) => Date.parse(record.time_bucket))) : from;
   let start = first;
   while (start - step >= from) start -= step;
   const times: number[] = [];
   for (let time = start; time < to; time += step) times.push(time);
-  const groups = [...new Set(usage.map(getGroup))].sort();
+  const groups = [...new Set(usage.map(getGroupLabel))].sort();
   const lines = groups.map((label) => {
     const values = times.map((time) =>
       usage
-        .filter((record) => getGroup(record) === label && Date.parse(record.time_bucket) === time)
+        .filter((record) => getGroupLabel(record) === label && Date.parse(record.time_bucket) === time)
         .reduce((sum, { traces }) => sum + traces, 0),
     );
     return { label, values, total: values.reduce((sum, value) => sum + value, 0) };
@@ -73,7 +82,10 @@ async function sumTokensSince(created_after: string, signal: AbortSignal) {
   return { ...sum, isWhole: cursor === null };
 }
 
-/** Shows tokens and cost of the runs in the table. `runs` is their number there. */
+/**
+ * Shows `runs`, a dash if it is undefined, and tokens and cost of the runs created since a time; a note if not all of them were
+ * summed.
+ */
 function Figures({ since, runs }: { readonly since: string; readonly runs: number | undefined }): VNode {
   const sums = useResource(`usage/tokens/${since}`, (signal) => sumTokensSince(since, signal));
   return (
