@@ -2,7 +2,7 @@
 import type { Environment } from "../../lib/environment.ts";
 import type { Job } from "../../lib/executor/contract.ts";
 import { createCheckpointMetadata } from "../../lib/executor/job-request.ts";
-import { loadSpanStorage } from "../../lib/functions/span-context.ts";
+import { loadSpanStorage } from "../../lib/functions/span-storage.ts";
 import { StreamBackpressure } from "./backpressure.ts";
 import { type CallbackManagerClass, createCallbackAdder } from "./callbacks.ts";
 import { type Graph, type GraphSource, withSaver } from "./graph.ts";

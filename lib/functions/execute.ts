@@ -20,7 +20,8 @@ import { InterruptGuard } from "./interrupt-guard.ts";
 import { createTask, FunctionInvocation, InterruptSignal } from "./invocation.ts";
 import type { JobSchemas } from "./job-schemas.ts";
 import type { DurableOperations } from "./operations.ts";
-import { type ContextStorage, loadSpanStorage, type SpanContext } from "./span-context.ts";
+import type { ContextStorage, SpanContext } from "./span-context.ts";
+import { loadSpanStorage } from "./span-storage.ts";
 import { type BaseFunctionJob, type ContinuedCall, readHead, type ThreadHead } from "./thread-head.ts";
 
 /**

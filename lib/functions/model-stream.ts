@@ -1,10 +1,7 @@
 /** Converts the parts of the AI SDK's `streamText` to messages. Loaded when a function first returns such a stream. */
 import type { EndedSpan, ModelUsage } from "../executor/contract.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { PartRecorder } from "./open-streams.ts";
-
-/** A part of `fullStream`. */
-export type StreamPart = Readonly<Record<string, unknown>> & { readonly type?: unknown };
+import type { PartRecorder, StreamPart } from "./open-streams.ts";
 
 /** Creates an addition to the open message: the chunk that subscribers get, and members of the whole message. */
 export type CreateMessageDelta = (chunk: JsonObject | null, members: JsonObject) => unknown;

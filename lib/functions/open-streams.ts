@@ -1,7 +1,9 @@
 /** The streams of the AI SDK that code of an agent has opened, and the spans of their model calls. */
 import type { EndedSpan, SpanResult, SpanTokens, TraceRecorder } from "../executor/trace.ts";
 import { copyAsJson } from "./copy-json.ts";
-import type { StreamPart } from "./model-stream.ts";
+
+/** A part of `fullStream`. */
+export type StreamPart = Readonly<Record<string, unknown>> & { readonly type?: unknown };
 
 /** The model call of one step of a stream. */
 export interface StreamedCall {
@@ -19,7 +21,7 @@ export interface PartRecorder {
 /** The streams of one function or step. */
 export class OpenStreams {
   /** The calls of `streamText` that the channel of the AI SDK has announced. */
-  readonly callIds = new Set<unknown>();
+  readonly callIds: Set<unknown> = new Set();
   /** The calls of models that no reader has taken, in their order. */
   readonly calls: StreamedCall[] = [];
   /** True while a returned stream is read: its parts end the calls. */

@@ -29,18 +29,3 @@ export const createContextStorage = <Context>(): Promise<ContextStorage<Context>
     ({ AsyncLocalStorage }) => new AsyncLocalStorage(),
     () => null,
   );
-
-let loading: Promise<ContextStorage<SpanContext> | null> | undefined;
-
-/**
- * Loads the storage of the span that code runs in, once, and subscribes to the calls of the AI SDK. Resolves to null on runtimes without
- * a storage.
- */
-export function loadSpanStorage(): Promise<ContextStorage<SpanContext> | null> {
-  loading ??= createContextStorage<SpanContext>().then(async (storage) => {
-    const { subscribeToAiCalls } = await import("./ai-channel.ts");
-    await subscribeToAiCalls(storage);
-    return storage;
-  });
-  return loading;
-}

@@ -1,8 +1,7 @@
 /** Recognizes results of functions that are streams. */
 import type { ModelUsage } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
-import type { StreamPart } from "./model-stream.ts";
-import type { PartRecorder } from "./open-streams.ts";
+import type { PartRecorder, StreamPart } from "./open-streams.ts";
 
 /** Creates a recorder of the parts of a model stream; undefined if no trace is recorded. */
 export type CreatePartRecorder = () => PartRecorder | undefined;

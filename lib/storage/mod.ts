@@ -20,10 +20,12 @@ export type * from "./features.ts";
 export type * from "./feedback.ts";
 export type * from "./items.ts";
 export * from "./rows.ts";
+export type * from "./run-filter.ts";
 export type * from "./runs.ts";
 export type * from "./spans.ts";
 export type * from "./steps.ts";
 export type * from "./threads.ts";
+export type * from "./trace-updates.ts";
 export type * from "./traces.ts";
 export type * from "./usage.ts";
 

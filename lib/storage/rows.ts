@@ -1,6 +1,6 @@
 /** The rows of the storage, and the types that the operations of several resources share. Times are milliseconds since 1970. */
 import type { Json, JsonObject } from "../json.ts";
-import type { TraceOrigin, TraceUpdate } from "./traces.ts";
+import type { TraceOrigin, TraceUpdate } from "./trace-updates.ts";
 import type { Visibility } from "./visibility.ts";
 
 /**

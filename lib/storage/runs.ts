@@ -20,9 +20,10 @@ import type {
   ThreadRow,
   TraceUsage,
 } from "./rows.ts";
+import type { RunFilter } from "./run-filter.ts";
 import type { Suspension } from "./steps.ts";
 import type { NewThread } from "./threads.ts";
-import type { TraceEnd, TraceOrigin, TraceUpdate } from "./traces.ts";
+import type { TraceEnd, TraceOrigin, TraceUpdate } from "./trace-updates.ts";
 
 /** A run to be stored. */
 export interface NewRun {
@@ -283,23 +284,6 @@ export interface RunQuery {
   readonly below?: number;
   /** Only runs after it, in the order of their `seq`. */
   readonly above?: number;
-}
-
-/** The filters of a search for runs. The times of `…_after` are inclusive, those of `…_before` exclusive. */
-export interface RunFilter<Time> {
-  readonly status?: readonly RunStatus[];
-  /** The UUID of an assistant. Clients may also send a graph id, which means its default assistant. */
-  readonly assistant_id?: string;
-  readonly graph_id?: string;
-  readonly thread_id?: string;
-  readonly cron_id?: string;
-  readonly user_id?: string;
-  /** Members that the metadata of the run must have: strings, numbers and booleans. */
-  readonly metadata?: JsonObject;
-  readonly created_after?: Time;
-  readonly created_before?: Time;
-  readonly started_after?: Time;
-  readonly started_before?: Time;
 }
 
 /** A search over all runs. Times are milliseconds since 1970. */

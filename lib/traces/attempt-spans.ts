@@ -229,8 +229,8 @@ export class RunSpans implements AttemptSpans {
     this.recorder.closeAll(OPEN_SPAN_STATUS[status]);
     this.recorder.attemptSpan.commits = this.#roundCommits();
     const attemptStatus = status === "success" && isWaiting ? "interrupted" : ATTEMPT_STATUS[status];
-    const kept = error === undefined ? {} : { error: this.#keeper.keepError(error, this.recorder.attemptSpan) };
-    this.recorder.endAttempt({ status: attemptStatus, counted, ...(attemptStatus === "error" ? kept : {}) });
+    const errorField = error === undefined ? {} : { error: this.#keeper.keepError(error, this.recorder.attemptSpan) };
+    this.recorder.endAttempt({ status: attemptStatus, counted, ...(attemptStatus === "error" ? errorField : {}) });
     this.#isEnded = true;
     this.#context.counters.dropped += Object.values(this.recorder.dropped).reduce((sum, count) => sum + count, 0);
     this.#setWaiting(false);

@@ -38,9 +38,9 @@ export interface TraceParent {
 
 /** Parses a `traceparent` of version 00 or a later one. Returns null if it is malformed, of version ff, or has an id of zeros. */
 export function parseTraceParent(text: string | undefined): TraceParent | null {
-  const [, version, trace_id = "", span_id = "", , more] =
+  const [, version, trace_id = "", span_id = "", , suffix] =
     /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/.exec(text ?? "") ?? [];
-  if (version === undefined || version === "ff" || (version === "00" && more !== undefined)) return null;
+  if (version === undefined || version === "ff" || (version === "00" && suffix !== undefined)) return null;
   if (/^0+$/.test(trace_id) || /^0+$/.test(span_id)) return null;
   return { trace_id, span_id };
 }

@@ -24,8 +24,8 @@ interface JournalRun {
 }
 
 /**
- * Returns the operations that a run has begun or settled, in the order of their first entries. Entries after those of the run, and
- * operations that an earlier call has settled, are left out.
+ * Returns the operations that a run has began_at or hasEnded, in the order of their first entries. Entries after those of the run, and
+ * operations that an earlier call has hasEnded, are left out.
  */
 export function listOperations(
   entries: readonly JournalEntry[],
@@ -56,13 +56,13 @@ const STATUS: Readonly<Record<JournalEntry["phase"], SpanStatus>> = {
   ...{ begun: "waiting", failed: "waiting", dropped: "waiting", done: "ok", error: "error", timeout: "timeout" },
 };
 
-/** Returns the span of an operation. An `ask` or `wait` that an earlier run has begun links to that run. */
+/** Returns the span of an operation. An `ask` or `wait` that an earlier run has began_at links to that run. */
 export function toOperationSpan(operation: JournalOperation, span_id: string, run: JournalRun): Span {
   const { kind, name, entries } = operation;
   const [first, last] = [entries[0] as JournalEntry, entries.at(-1) as JournalEntry];
-  const begun = first.began ?? first.at;
-  const start_ms = begun - run.created_at;
-  const settled = isSettled(last);
+  const began_at = first.began ?? first.at;
+  const start_ms = began_at - run.created_at;
+  const hasEnded = isSettled(last);
   const end_ms = last.at - run.created_at;
   const attempt = kind === "step" ? findAttempt(run.attempts, start_ms, end_ms) : undefined;
   const link: SpanLink | undefined =
@@ -72,7 +72,7 @@ export function toOperationSpan(operation: JournalOperation, span_id: string, ru
     span_id,
     parent_id: attempt?.span_id ?? run.span_id,
     ...{ kind, name: name.slice(0, 200), start_ms },
-    ...(settled ? { duration_ms: roundMs(Math.max(0, end_ms - start_ms)) } : {}),
+    ...(hasEnded ? { duration_ms: roundMs(Math.max(0, end_ms - start_ms)) } : {}),
     status: STATUS[last.phase],
     ...(error
       ? { error: { type: error.name, ...(run.keepsMessages ? { message: error.message.slice(0, 500) } : {}) } }

@@ -41,7 +41,7 @@ function mergeRecords({ trace, live }: AttemptRecords): Map<string, Span> {
  */
 export function mergeSpans(records: AttemptRecords): {
   readonly attempts: readonly Span[];
-  readonly others: readonly Span[];
+  readonly innerSpans: readonly Span[];
 } {
   const spans = mergeRecords(records);
   const stored = [...spans.values()].filter(({ kind }) => kind === "attempt");
@@ -56,8 +56,8 @@ export function mergeSpans(records: AttemptRecords): {
     if (attempt) attempts.push(attempt);
   }
   const ends = new Map(attempts.map((attempt) => [attempt.claim, attempt]));
-  const others = [...spans.values()].filter(({ kind }) => kind !== "attempt");
-  return { attempts, others: others.map((span) => endLost(span, ends.get(span.claim))) };
+  const innerSpans = [...spans.values()].filter(({ kind }) => kind !== "attempt");
+  return { attempts, innerSpans: innerSpans.map((span) => endLost(span, ends.get(span.claim))) };
 }
 
 /** Returns the span of an attempt; null for a claim of which nothing is known but its time, and that is not the present one. */

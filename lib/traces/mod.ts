@@ -14,12 +14,11 @@ import type { TraceSettings } from "./options.ts";
 import {
   createRunTrace,
   type IdentifiedOperation,
-  type RunTrace,
   selectOperations,
   type TracedRun,
   type WebhookAttempt,
 } from "./run-trace.ts";
-import { streamTrace } from "./stream.ts";
+import { streamTrace, type TraceState } from "./stream.ts";
 import type { InternalTraces, TraceListing, TraceListQuery, TraceRead } from "./traces.ts";
 
 export interface TracesOptions {
@@ -31,13 +30,6 @@ export interface TracesOptions {
   readonly lease_ms: number;
   /** Returns the id of an assistant, also by the id of its graph; null if it does not exist. */
   findAssistantId(assistant_id: string): Promise<string | null>;
-}
-
-/** A trace and whether it changes no more. */
-export interface TraceState {
-  readonly trace: RunTrace;
-  /** True once the run has ended and its webhooks are settled. */
-  readonly isSettled: boolean;
 }
 
 /** The maximum number of webhook deliveries and of feedback that a trace has. */
@@ -193,12 +185,24 @@ function toTracedRun(run: RunRow | null, trace: StoredTrace | null, content: Tra
       trace_origin: run.trace_origin ?? (links ? { links } : {}),
     };
   }
-  const { run_id, graph_id, assistant_id, status, created_at, started_at, ended_at, cron_id, user_id, ...rest } =
-    trace as StoredTrace;
+  const {
+    run_id,
+    graph_id,
+    assistant_id,
+    status,
+    created_at,
+    started_at,
+    ended_at,
+    cron_id,
+    user_id,
+    thread_id,
+    waiting,
+    error_type,
+  } = trace as StoredTrace;
   return {
     ...{ run_id, graph_id, assistant_id, status, created_at, started_at, ended_at, cron_id, user_id },
-    ...{ thread_id: rest.thread_id, waiting: rest.waiting },
-    ...(rest.error_type === null ? {} : { error: { type: rest.error_type } }),
+    ...{ thread_id, waiting },
+    ...(error_type === null ? {} : { error: { type: error_type } }),
     trace_origin: links ? { links } : {},
   };
 }

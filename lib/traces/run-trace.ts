@@ -122,7 +122,7 @@ export function createRunTrace(sources: TraceSources): RunTrace {
   const { traced, now, contents, feedback } = sources;
   const { run_id, created_at, ended_at } = traced;
   const records = { ...sources, run_id, created_at, graph_id: traced.graph_id };
-  const { attempts, others } = mergeSpans(records);
+  const { attempts, innerSpans } = mergeSpans(records);
   const end_ms = findEnd(sources, attempts);
   const { segments, queues } = createSegments({
     attempts: attempts.length > 0 ? attempts : toActiveTime(traced),
@@ -134,10 +134,10 @@ export function createRunTrace(sources: TraceSources): RunTrace {
   });
   const derived = createDerivedSpans(sources, { attempts, queues: attempts.length > 0 ? queues : [], end_ms });
   const isGone = traced.thread_id === null && ended_at !== null;
-  const shown = [...derived, ...attempts.map((span) => showWorker(sources, span)), ...others].map((span) =>
+  const readableSpans = [...derived, ...attempts.map((span) => showWorker(sources, span)), ...innerSpans].map((span) =>
     showValues(span, contents, isGone),
   );
-  const spans = withKnownParents(withTryLinks(shown), run_id, attempts);
+  const spans = withKnownParents(withTryLinks(readableSpans), run_id, attempts);
   const totals = createTotals(sources, spans, derived);
   const links = createLinks(traced, derived);
   return {
@@ -278,14 +278,18 @@ function showWorker({ showsWorkers, claims }: TraceSources, span: Span): Span {
 /** Returns the span with its copied values, or without values. */
 function showValues(span: Span, contents: TraceSources["contents"], isGone: boolean): Span {
   if (!span.input && !span.output) return span;
-  const { input, output, ...rest } = span;
+  const { input, output, ...spanWithoutValues } = span;
   const show = (value: SpanValue | undefined): SpanValue | undefined => {
     if (value === undefined) return undefined;
     if ("ref" in value) return isGone ? { ...value, gone: true } : value;
     return contents ? resolveValue(value as StoredValue, contents) : undefined;
   };
   const [shownInput, shownOutput] = [show(input), show(output)];
-  return { ...rest, ...(shownInput ? { input: shownInput } : {}), ...(shownOutput ? { output: shownOutput } : {}) };
+  return {
+    ...spanWithoutValues,
+    ...(shownInput ? { input: shownInput } : {}),
+    ...(shownOutput ? { output: shownOutput } : {}),
+  };
 }
 
 /** Returns the spans with a link from each further try of a task to the try before. */

@@ -61,7 +61,7 @@ export function createSegments({ attempts, end_ms, isSuspended, due_ms }: Segmen
 
 /** Returns when a run that was suspended became due: at its timer, or at an event, which is known only by the claim after it. */
 function findDue(due_ms: readonly number[], suspended_ms: number, claimed_ms: number): number {
-  const timers = due_ms.filter((due) => due >= suspended_ms && due <= claimed_ms);
+  const timers = due_ms.filter((timer_ms) => timer_ms >= suspended_ms && timer_ms <= claimed_ms);
   return timers.length > 0 ? Math.min(...timers) : claimed_ms;
 }
 

@@ -51,7 +51,7 @@ export class SpanRecorder implements TraceRecorder {
   kept = 0;
   readonly totals: Sums = { spans: 0, model: 0, tool: 0, errors: 0, tokens_in: 0, tokens_out: 0, cost_usd: 0 };
   readonly dropped: Partial<Record<SpanKind, number>> = {};
-  readonly names = new Set<string>();
+  readonly names: Set<string> = new Set();
 
   constructor(options: RecorderOptions, attempt: Pick<Span, "name" | "start_ms"> & { readonly parent_id: string }) {
     this.#options = options;

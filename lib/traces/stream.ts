@@ -4,7 +4,14 @@ import type { Span } from "../storage/mod.ts";
 import type { Frame } from "../streams/frames.ts";
 import { createReader, type Reader } from "../streams/log.ts";
 import type { TraceFeed } from "./feed.ts";
-import type { TraceState } from "./mod.ts";
+import type { RunTrace } from "./run-trace.ts";
+
+/** A trace and whether it changes no more. */
+export interface TraceState {
+  readonly trace: RunTrace;
+  /** True once the run has ended and its webhooks are settled. */
+  readonly isSettled: boolean;
+}
 
 interface TraceStreamOptions {
   readonly environment: Pick<Environment, "timer">;
@@ -28,7 +35,7 @@ const toFrame = (event: string, data: object | string): Frame => ({
 /** Reads the trace and returns its stream. Rejects if it cannot be read. The reader rejects if that happens later. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export async function streamTrace({ environment, feed, run_id, read }: TraceStreamOptions): Promise<Reader<Frame>> {
-  const sent = new Map<string, string>();
+  const sentTexts = new Map<string, string>();
   const collected = new Map<string, string>();
   let wake = (): void => {};
   let mustRead = false;
@@ -52,7 +59,7 @@ export async function streamTrace({ environment, feed, run_id, read }: TraceStre
     leave();
     throw error;
   });
-  for (const span of first.trace.spans) sent.set(span.span_id, JSON.stringify(span));
+  for (const span of first.trace.spans) sentTexts.set(span.span_id, JSON.stringify(span));
   let pending: Frame[] = [toFrame("trace", first.trace), ...endIfSettled(first)];
 
   /** Returns the end of the stream once the trace changes no more. */
@@ -64,10 +71,10 @@ export async function streamTrace({ environment, feed, run_id, read }: TraceStre
 
   /** Returns a frame for a span that differs from what was sent; none for an open one that was sent as ended. */
   function toSpanFrame(span_id: string, json: string): Frame[] {
-    const earlier = sent.get(span_id);
+    const earlier = sentTexts.get(span_id);
     if (earlier === json) return [];
     if (earlier !== undefined && isOpen(json) && !isOpen(earlier)) return [];
-    sent.set(span_id, json);
+    sentTexts.set(span_id, json);
     return [toFrame("span", json)];
   }
 

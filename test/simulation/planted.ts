@@ -280,8 +280,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a shut-down leaves its runs to their leases",
     file: "lib/engine/run-end.ts",
-    find: "return await retry(() => storage.requeueRun(scope, claimed.lease, environment.now(), trace));",
-    replace: "return claimed.run.run_id !== claimed.run.thread_id;",
+    find: "() => storage.requeueRun(scope, claimed.lease, environment.now(), trace)",
+    replace: "async () => claimed.run.run_id !== claimed.run.thread_id",
   },
   {
     name: "who waits for a cancelled run is answered at once",

@@ -1,0 +1,20 @@
+/** The filters that searches for runs and for their traces have in common. */
+import type { JsonObject } from "../json.ts";
+import type { RunStatus } from "./rows.ts";
+
+/** The filters of a search for runs. The times of `…_after` are inclusive, those of `…_before` exclusive. */
+export interface RunFilter<Time> {
+  readonly status?: readonly RunStatus[];
+  /** The UUID of an assistant. Clients may also send a graph id, which means its default assistant. */
+  readonly assistant_id?: string;
+  readonly graph_id?: string;
+  readonly thread_id?: string;
+  readonly cron_id?: string;
+  readonly user_id?: string;
+  /** Members that the metadata of the run must have: strings, numbers and booleans. */
+  readonly metadata?: JsonObject;
+  readonly created_after?: Time;
+  readonly created_before?: Time;
+  readonly started_after?: Time;
+  readonly started_before?: Time;
+}
