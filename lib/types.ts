@@ -131,6 +131,7 @@ export type {
   FunctionJob,
   Interrupted,
   JobTypes,
+  SpanOptions,
   UntypedJob,
   UpdateOf,
   Yielded,
@@ -183,7 +184,7 @@ export type {
 export type { CommandErrorCode, CommandResponseMeta, ProtocolCommand } from "./protocol/commands.ts";
 export type { CommandResponse, ProtocolEvent, ThreadProtocol } from "./protocol/mod.ts";
 export type { Frame, Run, RunCancel, RunCreate, RunJoin, RunList, RunStream, Runs, RunWait } from "./runs/mod.ts";
-export type { RunOrigin } from "./runs/request.ts";
+export type { NewTraceOrigin, RunOrigin } from "./runs/request.ts";
 export type { ActiveStatus, CancelTarget } from "./runs/run-stopper.ts";
 export type { RunDetail, RunListQuery, RunSearches, RunSummary } from "./runs/search.ts";
 export type { Percentiles, RunMinute, RunStats } from "./runs/stats.ts";
@@ -220,6 +221,11 @@ export type {
   ThreadTtlJson,
   TimeToLive,
 } from "./threads/thread.ts";
+export type { HistogramFamily, HistogramSample } from "./traces/histograms.ts";
+export type { Redact, RedactedSpan, TraceOptions, TraceParentMode, TraceSampling } from "./traces/options.ts";
+export type { RunTrace, TraceFeedback, TraceSegment } from "./traces/run-trace.ts";
+export type { TraceCounters, TracedAttempt, TracedFeedback, TraceSink } from "./traces/sinks.ts";
+export type { TraceListing, TraceListQuery, TraceRead, Traces } from "./traces/traces.ts";
 export type { Usage, UsageReport, UsageRequest } from "./usage/mod.ts";
 export type { Stride, UsageDimensions, UsageRecord } from "./usage/report.ts";
 export type { DeliveryDetail, DeliveryListQuery, DeliverySummary } from "./webhooks/deliveries.ts";

@@ -23,7 +23,7 @@ import { importLangChain, readLangGraphVersion } from "./version.ts";
 
 export type * from "../../lib/executor/mod.ts";
 export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphDefinition, GraphFactory, GraphLike } from "./graph.ts";
-export { type TraceHandler, traceHandler } from "./trace-handler.ts";
+export { type TracedJob, type TraceHandler, traceHandler } from "./trace-handler.ts";
 
 /** The options of the adapter. */
 export interface LangGraphOptions {

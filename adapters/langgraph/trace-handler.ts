@@ -1,9 +1,14 @@
 /** A callback handler that records what LangChain runs in a function. */
-import type { FunctionJob } from "../../lib/functions/function-job.ts";
 import { findFunctionTrace } from "../../lib/functions/span-method.ts";
 import { bindMethods, combineHandlers } from "./callbacks.ts";
 import { GraphSpans } from "./graph-spans.ts";
 import { type ModelOutput, ModelUsageCollector } from "./model-usage.ts";
+
+/** What a trace handler needs of the job that a function receives. */
+export interface TracedJob {
+  /** Records work as a span of the run. */
+  span(name: string, work: () => unknown): Promise<unknown>;
+}
 
 /** A callback handler of LangChain. */
 export interface TraceHandler {
@@ -29,7 +34,7 @@ export interface TraceHandler {
  * };
  * ```
  */
-export function traceHandler(job: Pick<FunctionJob, "span">): TraceHandler {
+export function traceHandler(job: TracedJob): TraceHandler {
   const functionTrace = findFunctionTrace(job);
   if (!functionTrace) throw new TypeError("traceHandler: the argument is no job of a function");
   const { spans, signal, reportUsage } = functionTrace;

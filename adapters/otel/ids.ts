@@ -43,13 +43,15 @@ function randomDigits(bytes: number): string {
 /**
  * Creates the generator of ids for the SDK that exports the spans of `otel()`. With it, exported spans have the ids of the run trace, all
  * attempts of a run are in one trace, and a `traceparent` that a run has sent names a span that is exported. Without it, the SDK chooses
- * the ids, and each attempt that continues no `traceparent` is a trace of its own. Spans of other code get random ids.
+ * the ids, and each attempt that continues no `traceparent` starts a new trace. Spans of other code get random ids.
  *
  * @example
+ * ```ts
  * import { traceIds } from "greenroom/otel";
  * import { NodeSDK } from "@opentelemetry/sdk-node";
  *
  * new NodeSDK({ serviceName: "agents", idGenerator: traceIds() }).start();
+ * ```
  */
 export function traceIds(): TraceIds {
   isGenerated = true;

@@ -40,6 +40,10 @@ import { ATTRIBUTES, EVALUATION_EVENT, OWN_ATTRIBUTES, SCOPE_NAME } from "./conv
 import { hasGenerator, type SpanIds, withIds } from "./ids.ts";
 import { createSpanMetrics, type SpanMetrics } from "./metrics.ts";
 
+export type { Json, JsonObject } from "../../lib/json.ts";
+export type { TraceOrigin, TraceSource, TraceUsage } from "../../lib/storage/mod.ts";
+export type * from "../../lib/storage/spans.ts";
+export type { TracedAttempt, TracedFeedback, TraceSink } from "../../lib/traces/sinks.ts";
 export { type TraceIds, traceIds } from "./ids.ts";
 
 /** A logger of `@opentelemetry/api-logs`. */

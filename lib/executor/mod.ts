@@ -4,6 +4,7 @@
  */
 export type { Environment, KeepAlive, LogRecord } from "../environment.ts";
 export type { IsoTime, Json, JsonObject, Uuid } from "../json.ts";
+export type * from "../storage/spans.ts";
 export type { AgentSchemas } from "./agent-schemas.ts";
 export type * from "./agent-types.ts";
 export * from "./contract.ts";

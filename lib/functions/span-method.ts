@@ -28,7 +28,7 @@ function requireSpanArguments(name: unknown, work: unknown, options: unknown): v
 const traces = new WeakMap<object, FunctionTrace>();
 
 /** Returns the trace of a job; undefined for an object that is no job of a function. */
-export const findFunctionTrace = (job: Pick<FunctionJob, "span">): FunctionTrace | undefined => traces.get(job.span);
+export const findFunctionTrace = (job: { readonly span: object }): FunctionTrace | undefined => traces.get(job.span);
 
 /**
  * Creates the method `span` of a job. Without a recorder it calls the work. `requireNoInterrupt` throws if the function has dropped an
