@@ -112,7 +112,7 @@ export interface TickBudget {
   /** Counts work that was done in this tick. */
   spend(cost: number): void;
   isReached(): boolean;
-  /** Calls `fn` in a tick that has room. */
+  /** Calls `fn` in a later tick that has room. Call it only while `isReached` returns true: otherwise no such tick is scheduled. */
   wait(fn: () => void): void;
   /** Resolves once less than the limit is spent in a tick, first come, first served, and adds the cost, also above the limit. */
   waitForRoom(cost: number): Promise<void>;
@@ -350,6 +350,7 @@ export function systemEnvironment(): Environment {
       collect ??= findCollector() ?? (() => {});
       collect();
     },
+    /** Writes the record as one line of JSON: `debug` and `info` by `console.info`, other levels by `console.error`. */
     log(record) {
       const line = formatLogLine(record, Date.now());
       if (record.level === "debug" || record.level === "info") console.info(line);

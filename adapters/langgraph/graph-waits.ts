@@ -117,8 +117,9 @@ export class GraphWaits {
   }
 
   /**
-   * Returns the durable call that the run continues: its own, or that of the thread, unless the run starts a new step. Null for
-   * none, and without a journal or a stored checkpoint.
+   * Returns the durable call that the run continues: its own, or else that of the thread. A run that is `resumed`, or that starts a
+   * new step by an input, a `from` or a `goto`, does not continue that of the thread. Null for none, and without a journal or a
+   * stored checkpoint.
    */
   async #findCall(values: ValueSerializer): Promise<ContinuedDurableCall | null> {
     const { journal, command, input, from, resumed, checkpoints } = this.#job;

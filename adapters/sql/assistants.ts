@@ -19,6 +19,7 @@ import {
   insertAssistant,
   insertFirstVersion,
   insertNextVersion,
+  markAssistant,
   selectAssistant,
   selectVersion,
   selectVersions,
@@ -124,17 +125,23 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
 
     /**
      * Deletes the assistant with its versions and crons, and with `delete_threads` its threads. Returns false if there was none.
-     * @statements deleteAssistant · deleteIndexEntries · deleteAssistantThreads
-     * @guards delete (versions, crons by foreign key) · delete its labels if it is gone · with `delete_threads`: tokens,
-     *   claim counts, threads and labels of threads whose `metadata.assistant_id` names it, only if the assistant is gone.
+     * @statements markAssistant · deleteAssistantThreads · deleteAssistant · deleteIndexEntries
+     * @guards with `delete_threads`: mark the assistant (`revision` -1) · tokens, claim counts, threads and labels of threads
+     *   whose `metadata.assistant_id` names it, only if it is marked · delete (versions, crons by foreign key) · delete its
+     *   labels if it is gone.
      */
     async deleteAssistant({ deployment, filter }, assistant_id, { delete_threads, threads }) {
-      const [deleted] = await driver.batch([
-        deleteAssistant({ deployment, assistant_id }, filter),
+      const key = { deployment, assistant_id };
+      const deletion = deleteAssistant(key, filter);
+      const statements = [
+        ...(delete_threads
+          ? [markAssistant(key, filter), ...deleteAssistantThreads(deployment, assistant_id, threads?.filter)]
+          : []),
+        deletion,
         deleteIndexEntries("assistant", deployment, assistant_id),
-        ...(delete_threads ? deleteAssistantThreads(deployment, assistant_id, threads?.filter) : []),
-      ]);
-      return deleted?.length === 1;
+      ];
+      const findRows = createRowFinder(statements, await driver.batch(statements));
+      return findRows(deletion).length === 1;
     },
 
     /**

@@ -37,8 +37,20 @@ import { createUserStorage } from "./users.ts";
 /** The interval between two updates of a key's last use. */
 const TOUCH_INTERVAL_MS = 60_000;
 
-/** Creates the storage operations on keys and memberships. */
-function createKeyStorage(driver: Database) {
+type KeyOperations =
+  | "findKey"
+  | "touchKey"
+  | "createKey"
+  | "revokeKey"
+  | "listKeys"
+  | "setMembership"
+  | "listMemberships";
+
+/**
+ * Creates the storage operations on keys and memberships. Keys are revoked and not deleted; a membership that is set without
+ * permissions is deleted.
+ */
+function createKeyStorage(driver: Database): Pick<IdentityStore, KeyOperations> {
   return {
     /**
      * @statements selectKeyParts
@@ -103,11 +115,13 @@ function createKeyStorage(driver: Database) {
 
     /** @statements selectMemberships */
     listMemberships: (subject_id) => readAll(driver, selectMemberships({ subject_id }), toMembership),
-  } satisfies Partial<IdentityStore>;
+  };
 }
 
-/** Creates the storage operations on workspaces and projects. */
-function createUnitStorage(driver: Database) {
+type UnitOperations = "createUnit" | "renameUnit" | "deleteUnit" | "listUnits";
+
+/** Creates the storage operations on workspaces and projects. Deleted ones keep their rows. */
+function createUnitStorage(driver: Database): Pick<IdentityStore, UnitOperations> {
   return {
     /**
      * Stores a workspace or project and returns its row. Stores nothing if its parent does not exist (`parent_not_found`), or
@@ -149,7 +163,7 @@ function createUnitStorage(driver: Database) {
     /** @statements selectUnits */
     listUnits: <Kind extends UnitKind>(kind: Kind, parent_ids: readonly string[]) =>
       readAll(driver, selectUnits({ kind }, { parents: JSON.stringify(parent_ids) }), castRow<UnitRows[Kind]>),
-  } satisfies Pick<IdentityStore, "createUnit" | "renameUnit" | "deleteUnit" | "listUnits">;
+  };
 }
 
 /** Creates the IdentityStore on `driver`. */

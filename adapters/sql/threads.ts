@@ -41,7 +41,7 @@ import {
 
 /**
  * Returns the statements that delete the threads whose `metadata.assistant_id` is this assistant and that the filter permits.
- * They have no effect unless the same batch has deleted the assistant.
+ * They have no effect unless `markAssistant` comes before them in the batch and has marked the assistant.
  */
 export function deleteAssistantThreads(
   deployment: string,

@@ -275,7 +275,9 @@ class SqliteBatchWriter {
   }
 
   /**
-   * Commits the next group of batches, here or in the thread, and settles them. Commits that are slow too often start the thread.
+   * Takes the next group of batches from the queue and commits it, here or in the thread; then settles it and schedules the next
+   * one. Does not check whether a commit is under way: call it only when the last one has ended. Without queued batches it commits
+   * an empty group. Commits that are slow too often start the thread.
    */
   #flush(): void {
     const group = this.#takeGroup();

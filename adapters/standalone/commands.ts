@@ -363,7 +363,10 @@ function parseTime(text: string): number | undefined {
 
 const UNIT_MS: Readonly<Record<string, number>> = { d: 86_400_000, h: 3_600_000, m: 60_000 };
 
-/** Returns the milliseconds of a text such as `30d`; undefined for another text and for zero. */
+/**
+ * Returns the milliseconds of a whole number of one to six digits with the unit `d`, `h` or `m` (minutes), such as `30d`.
+ * Returns undefined for another text and for zero.
+ */
 function parseDuration(text: string): number | undefined {
   const parts = /^(\d{1,6})([dhm])$/.exec(text);
   const ms = Number(parts?.[1]) * (UNIT_MS[parts?.[2] ?? ""] ?? Number.NaN);

@@ -51,7 +51,10 @@ function decodeBase64(body: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(atob(body), (char) => char.charCodeAt(0));
 }
 
-/** Redirects to the studio, relative to an address at the mount that may lack its last slash. */
+/**
+ * Redirects with status 302 to the studio, without the query. The location is relative to the address of the request: the mount of
+ * the handler, with or without its last slash, or `…/studio`.
+ */
 function redirectToStudio(request: Request): Response {
   const { pathname } = new URL(request.url);
   const last = pathname.split("/").at(-1) ?? "";

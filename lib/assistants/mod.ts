@@ -2,7 +2,7 @@
 import type { InternalResource } from "../auth/authorizer.ts";
 import { type Environment, uuidV5 } from "../environment.ts";
 import { notFoundError, nullIfNotFound, ServiceError } from "../errors.ts";
-import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "../executor/contract.ts";
+import type { DrawnGraph, Executor, GraphInfo, GraphSchemas, GraphState } from "../executor/contract.ts";
 import { createAssistantStateConfig } from "../executor/job-request.ts";
 import { recordedGraphState } from "../executor/recorded-states.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
@@ -80,7 +80,10 @@ export interface Assistants {
   get(id: string): Promise<Assistant>;
   /** Creates a new version and activates it. Throws `not_found` or `bad_request`. */
   update(id: string, patch: AssistantPatch): Promise<Assistant>;
-  /** Deletes the assistant, and its threads with `delete_threads`. Throws `not_found` or `conflict` (a default assistant). */
+  /**
+   * Deletes the assistant, and with `delete_threads` the threads whose metadata names it. Throws `not_found` or `conflict` (a default
+   * assistant), and deletes no thread then.
+   */
   delete(id: string, options?: { readonly delete_threads?: boolean }): Promise<void>;
   search(query?: AssistantSearch): Promise<PageOf<Assistant>>;
   count(query?: AssistantFilter): Promise<number>;
@@ -152,7 +155,25 @@ export function createAssistants(options: AssistantOptions): InternalAssistants 
   };
 }
 
-type Lookup = ReturnType<typeof createLookup>;
+/** Finds assistants by UUID or graph id. */
+interface Lookup extends Pick<InternalAssistants, "isDefault" | "resolve" | "getCached"> {
+  readonly graphs: ReadonlyMap<string, GraphInfo>;
+  /**
+   * Returns the id of the default assistant for a graph id, which is derived from that, else the id in lower case. Reads
+   * nothing.
+   */
+  resolveId(id: string): Promise<string>;
+  /**
+   * Returns true for the default assistant of a removed graph: its id is derived from the graph of its first version. Returns
+   * false for an unknown id.
+   */
+  wasDefault(assistant_id: string): Promise<boolean>;
+  /**
+   * Reads the row from the storage and adds it to the cache, which is emptied first if it is full. Throws `not_found`; for
+   * callers without a filter with a hint, and then it also removes the row from the cache.
+   */
+  read(scope: Scope, id: string): Promise<AssistantRow>;
+}
 
 const NEWEST_FIRST = { limit: 20, offset: 0, sort_by: "created_at", sort_order: "desc" } as const;
 /** The maximum number of graphs that an error lists. */
@@ -160,16 +181,12 @@ const MAX_SUGGESTED = 10;
 
 /** Creates the functions that find assistants by UUID or graph id. They cache the rows that runs use. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-function createLookup({ storage, scope: deploymentScope, executor }: AssistantOptions) {
+function createLookup({ storage, scope: deploymentScope, executor }: AssistantOptions): Lookup {
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
   // Graph id → UUID of its default assistant.
   const defaults = new Map<string, string>();
   const cache = new Map<string, AssistantRow>();
 
-  /**
-   * Returns the id of the default assistant for a graph id, which is derived from that, else the id in lower case. Reads
-   * nothing.
-   */
   async function resolveId(id: string): Promise<string> {
     if (graphs.has(id)) {
       const assistant_id = defaults.get(id) ?? (await toNameBasedId(id));
@@ -185,10 +202,6 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     return (await Promise.all([...graphs.keys()].map(resolveId))).includes(assistant_id);
   }
 
-  /**
-   * Returns true for the default assistant of a removed graph: its id is derived from the graph of its first version. Returns
-   * false for an unknown id.
-   */
   async function wasDefault(assistant_id: string): Promise<boolean> {
     if (!isUuidV5(assistant_id)) return false;
     const [newest] =
@@ -217,10 +230,6 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     return suggestName(id, names, `; graphs: ${listed}`);
   }
 
-  /**
-   * Reads the row from the storage and adds it to the cache, which is emptied first if it is full. Throws `not_found`; for
-   * callers without a filter with a hint, and then it also removes the row from the cache.
-   */
   async function read(scope: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await resolveId(id);
     const row = await storage.getAssistant(scope, assistant_id);

@@ -117,17 +117,32 @@ interface AccountContext extends Required<AccountOptions> {
   readonly find: Lookup;
 }
 
-type Lookup = ReturnType<typeof createLookup>;
-
 /**
- * Creates functions that find rows by id or name. Those named `require…` throw `not_found` with the missing row. Reading the
- * default organization creates the default rows if they are missing.
+ * Finds rows by id or name. Methods named `require…` throw `not_found` with the missing row. Reading the default organization creates
+ * the default rows if they are missing.
  */
-function createLookup(identity: IdentityStore, environment: AccountOptions["environment"]) {
+interface Lookup {
+  /** Returns the id in lower case, or without one that of the default organization. Does not look up an id. */
+  resolveOrganizationId(id?: string): Promise<string>;
+  /** Returns the workspaces in the order of `names`. Throws `not_found` with all that are missing. */
+  requireWorkspaces(names: readonly string[], organization_id: string): Promise<readonly WorkspaceRow[]>;
+  /** Returns a workspace, by default of the default organization. */
+  requireWorkspace(name: string, organization_id?: string): Promise<WorkspaceRow>;
+  /**
+   * Returns the projects of a workspace or, without an argument, of all workspaces of the default organization. Throws
+   * `not_found` for an unknown workspace.
+   */
+  findProjects(workspace?: string): Promise<readonly ProjectRow[]>;
+  /** Returns a project by id or name. Throws `not_found`, and `invalid` if several workspaces have one of this name. */
+  requireProject(name: string, workspace?: string): Promise<ProjectRow>;
+  /** Returns a user by id or email address, in any organization. */
+  requireUser(name: string): Promise<UserRow>;
+}
+
+function createLookup(identity: IdentityStore, environment: AccountOptions["environment"]): Lookup {
   const resolveOrganizationId = async (id?: string): Promise<string> =>
     id?.toLowerCase() ?? (await identity.ensureDefaults(environment.now())).organization.id;
 
-  /** Returns the workspaces in the order of `names`. Throws `not_found` with all that are missing. */
   async function requireWorkspaces(
     names: readonly string[],
     organization_id: string,
@@ -142,10 +157,6 @@ function createLookup(identity: IdentityStore, environment: AccountOptions["envi
   const requireWorkspace = async (name: string, organization_id?: string): Promise<WorkspaceRow> =>
     (await requireWorkspaces([name], organization_id ?? (await resolveOrganizationId())))[0] as WorkspaceRow;
 
-  /**
-   * Returns the projects of a workspace or, without an argument, of all workspaces of the default organization. Throws
-   * `not_found` for an unknown workspace.
-   */
   async function findProjects(workspace?: string): Promise<readonly ProjectRow[]> {
     const rows =
       workspace === undefined
@@ -157,7 +168,6 @@ function createLookup(identity: IdentityStore, environment: AccountOptions["envi
     );
   }
 
-  /** Returns a project by id or name. Throws `not_found`, and `invalid` if several workspaces have one of this name. */
   async function requireProject(name: string, workspace?: string): Promise<ProjectRow> {
     const rows = await findProjects(workspace);
     const rowById = rows.find((row) => row.id === name.toLowerCase());

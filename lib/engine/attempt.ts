@@ -315,10 +315,14 @@ class RunAttempt implements Attempt, AttemptControl {
     return this.#parts.progress.save("all");
   }
 
-  /** Renews a lease that ends soon. Resolves when it is held or the attempt stops, and tries until then. Never rejects. */
+  /**
+   * Renews a lease that ends soon. Resolves when it is held, the attempt stops or its end is being stored, and tries until then.
+   * Never rejects.
+   */
   async ensureLease(): Promise<void> {
     const { options, heartbeat } = this.#parts;
-    while (!this.#state.isStopped && heartbeat.isEnding()) {
+    // The storage refuses the end if the lease is lost, and a lost lease does not stop an attempt that ends.
+    while (!this.#state.isStopped && !this.#state.isEnding && heartbeat.isEnding()) {
       if (!(await heartbeat.renew()) && !this.#state.isStopped) await pause(options.environment, RETRY_MS);
     }
   }

@@ -157,7 +157,7 @@ const MAX_CACHED_NAME_CHARS = 100;
  */
 function matchesSecretName(name: string): boolean {
   const header = name.toLowerCase();
-  if (header.startsWith("x-") && isCredentialHeader(header)) return true;
+  if (header.startsWith("x-") && mayHoldCredential(header)) return true;
   const plain = name.toLowerCase().replace(/[-_]/g, "");
   if (/^langgraphauth|^(?:proxy)?authorization$|^(?:set)?cookies?$/.test(plain)) return true;
   // An option of runs, and words that only end in "key".
@@ -165,8 +165,11 @@ function matchesSecretName(name: string): boolean {
   return /(?:keys?|token|secrets?|passwords?|passwd|passphrase|credentials?|jwts?|bearer)$/.test(plain);
 }
 
-/** Returns true if a header of this lower-case name holds a credential. `x-auth-scheme` only names a scheme. */
-export function isCredentialHeader(header: string): boolean {
+/**
+ * Returns true if a header of this lower-case name may hold a credential: the name contains a word such as `auth`, `token` or
+ * `secret`, or ends in `key`. So `x-author` and `idempotency-key` count, too. `x-auth-scheme`, which only names a scheme, does not.
+ */
+export function mayHoldCredential(header: string): boolean {
   return (
     header !== "x-auth-scheme" && /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/.test(header)
   );
@@ -396,7 +399,7 @@ export function findResumeMismatch(resume: Json, open: readonly string[]): Unkno
   return Object.keys(answers).length === 0 ? new UnknownInterruptError("empty_map", [], pending) : null;
 }
 
-/** Returns the number of answers that the task of an interrupt had consumed when it raised it. */
+/** Returns the number of answers that the task of an interrupt had consumed when it raised it; 0 if it does not say. */
 export const getAnswerCount = ({ answered }: JsonObject): number => (typeof answered === "number" ? answered : 0);
 
 /** Returns an error if several interrupts are pending, because a single resume value fits any of them; else null. */

@@ -169,16 +169,28 @@ export function createFeedback(options: FeedbackOptions): InternalFeedback {
   };
 }
 
-type Targets = ReturnType<typeof createTargets>;
-
-/** Creates functions that find the workspace and project of feedback and check that the caller may write there. */
-function createTargets(options: FeedbackOptions) {
-  const { storage, scope: deploymentScope, identity = storage.identity } = options;
-
+/** Finds the workspace and project of feedback, and checks that the caller may write there. */
+interface Targets {
   /**
    * Returns workspace, project, thread and start of a run: those of its trace, or before it has started those of the
    * deployment. Returns null for an unknown run. A deleted run still has its trace.
    */
+  findTarget(run_id: string): Promise<Target | null>;
+  /**
+   * Returns the target of feedback on a run. An unknown run gets a workspace and project of the caller if external runs are
+   * allowed. Throws `not_found`, also for a run of another workspace or one that the scope excludes, or `permission_missing`.
+   */
+  requireWritableTarget(scope: Scope, caller: Caller, run_id: string): Promise<Target>;
+  /**
+   * Returns the project with this id as the target, without a thread. Throws `not_found` if the caller has no such project, and
+   * always with a filter; `permission_missing` without the permission in its workspace.
+   */
+  requireSessionTarget(scope: Scope, caller: Caller, session_id: string): Promise<Target>;
+}
+
+function createTargets(options: FeedbackOptions): Targets {
+  const { storage, scope: deploymentScope, identity = storage.identity } = options;
+
   async function findTarget(run_id: string): Promise<Target | null> {
     const trace = await storage.getTrace(run_id);
     if (trace) return { ...trace, run_started_at: trace.started_at };
@@ -187,10 +199,6 @@ function createTargets(options: FeedbackOptions) {
     return deployment ? { ...deployment, thread_id: run.stateless ? null : run.thread_id, run_started_at: null } : null;
   }
 
-  /**
-   * Returns the target of feedback on a run. An unknown run gets a workspace and project of the caller if external runs are
-   * allowed. Throws `not_found`, also for a run of another workspace or one that the scope excludes, or `permission_missing`.
-   */
   async function requireWritableTarget(scope: Scope, caller: Caller, run_id: string): Promise<Target> {
     const [workspace_id = ""] = requireWorkspacesWith(caller, "feedback:create");
     if (scope.filter && !(await storage.getRun(scope, run_id))) throw runNotFoundError();
@@ -204,10 +212,6 @@ function createTargets(options: FeedbackOptions) {
     return { workspace_id, project_id, thread_id: null, run_started_at: null };
   }
 
-  /**
-   * Returns the project with this id as the target, without a thread. Throws `not_found` if the caller has no such project, and
-   * always with a filter; `permission_missing` without the permission in its workspace.
-   */
   async function requireSessionTarget(scope: Scope, caller: Caller, session_id: string): Promise<Target> {
     // A filter matches metadata, and projects have none.
     if (scope.filter) throw new ServiceError("not_found", "Session not found");

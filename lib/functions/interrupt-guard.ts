@@ -32,7 +32,10 @@ export class InterruptGuard {
     this.requireNone();
   }
 
-  /** Returns a store whose methods throw `UnusedInterrupt` while an interrupt is unused. */
+  /**
+   * Returns a store that calls `store`, unless an interrupt is unused: then each method throws `UnusedInterrupt` at once, and does
+   * not return a promise that rejects.
+   */
   wrapStore(store: StoreHandle): StoreHandle {
     return new Proxy(store, {
       get: (target, name) => {

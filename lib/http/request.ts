@@ -1,7 +1,7 @@
 /** Reads the body of a request within limits of size and time, and its headers. */
 import { type Environment, waitForNextTick } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { isCredentialHeader } from "../executor/job-request.ts";
+import { mayHoldCredential } from "../executor/job-request.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { HeaderChoice } from "../options/http.ts";
 import type { IdempotencyKey } from "../storage/mod.ts";
@@ -327,7 +327,7 @@ export function createHeaderCopier({ includes, excludes = [] }: HeaderChoice = {
     !NEVER_COPIED_HEADERS.has(header) &&
     isIncluded(header) &&
     !isExcluded(header) &&
-    (exactNames.has(header) || !(header === "x-organization-id" || isCredentialHeader(header)));
+    (exactNames.has(header) || !(header === "x-organization-id" || mayHoldCredential(header)));
   return (headers) => {
     const copiedHeaders: [string, Json][] = [];
     headers.forEach((value, header) => {

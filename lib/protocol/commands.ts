@@ -251,8 +251,10 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   }
 
   /**
-   * Creates a run that resumes interrupts, with the assistant of the newest run. Throws `no_such_interrupt` if one is not
-   * pending, also if another client was faster, and `no_such_run`.
+   * Creates a run that resumes interrupts, with the assistant of the newest run, else (a copied thread) of the thread's metadata.
+   * Returns `run_id` and `applied_through_seq`, and does not wait for the run. Throws `no_such_run` without a thread or assistant,
+   * `no_such_interrupt` if an id is not pending, also because another client was faster, and `invalid_argument` if no interrupt is
+   * pending and the newest run did not resume these.
    */
   async function respond(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const resumeInput = readResumeInput(params);
@@ -334,7 +336,7 @@ async function requirePending(
   throw new CommandError("no_such_interrupt", `No pending interrupt ${unknownIds.join(", ")}; ${pendingText}.`);
 }
 
-/** Returns the named members of params, not validated: the caller validates the whole request. */
+/** Returns the named members of params that are neither null nor absent, not validated: the caller validates the whole request. */
 const pickParams = (params: JsonObject, names: readonly string[]): JsonObject =>
   Object.fromEntries(
     names.flatMap((name) => (params[name] === undefined || params[name] === null ? [] : [[name, params[name]]])),

@@ -246,7 +246,21 @@ interface SubscriptionOptions {
   debounce(last: number): Promise<void>;
 }
 
-type Subscriptions = ReturnType<typeof createSubscriptions>;
+/** The subscriptions of a socket. */
+interface Subscriptions {
+  /** The number of subscriptions. */
+  readonly size: number;
+  /** The number of namespaces in all filters: each event is compared with all of them. */
+  readonly namespaces: number;
+  /** Adds a subscription or replaces that with its id. `run` acknowledges and replays it, and opens a new reader. */
+  add(id: string, filter: EventFilter, acknowledge: Subscription["acknowledge"]): void;
+  /** Removes a subscription. Returns false if there is none. */
+  remove(id: string): boolean;
+  /** Ends all subscriptions and the reader. */
+  close(): void;
+  /** Sends events. Resolves to true when the events have ended, and to false after `close`. Rejects if a read fails. */
+  run(): Promise<boolean>;
+}
 
 /**
  * Creates the subscriptions of a socket. They share one reader, so that the end of a run follows all of its events. New subscriptions
@@ -254,7 +268,7 @@ type Subscriptions = ReturnType<typeof createSubscriptions>;
  * sends all at once. Then a reader with the wider filter continues there.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-function createSubscriptions(options: SubscriptionOptions) {
+function createSubscriptions(options: SubscriptionOptions): Subscriptions {
   const active = new Map<string, Subscription>();
   let isClosed = false;
   /** The `seq` of the last event that was read; null before the first subscription. */
@@ -321,15 +335,13 @@ function createSubscriptions(options: SubscriptionOptions) {
   }
 
   return {
-    get size(): number {
+    get size() {
       return active.size;
     },
-    /** Returns the number of namespaces in all filters: each event is compared with all of them. */
-    get namespaces(): number {
+    get namespaces() {
       return [...active.values()].reduce((sum, { filter }) => sum + (filter.namespaces?.length ?? 0), 0);
     },
-    /** Adds a subscription, which `run` acknowledges and replays, and makes `run` open a new reader. */
-    add(id: string, filter: EventFilter, acknowledge: Subscription["acknowledge"]): void {
+    add(id, filter, acknowledge) {
       active.set(id, {
         id,
         filter,
@@ -340,21 +352,18 @@ function createSubscriptions(options: SubscriptionOptions) {
       });
       update();
     },
-    /** Removes a subscription. Returns false if there is none. */
-    remove(id: string): boolean {
+    remove(id) {
       const removed = active.delete(id);
       if (removed) update();
       return removed;
     },
-    /** Ends all subscriptions and the reader. */
-    close(): void {
+    close() {
       isClosed = true;
       active.clear();
       update();
     },
-    /** Sends events. Resolves to true when the events have ended, and to false after `close`. Rejects if a read fails. */
     // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a change of the subscriptions starts it over after each wait
-    async run(): Promise<boolean> {
+    async run() {
       while (!isClosed) {
         const expectedVersion = version;
         const newSubscriptions = [...active.values()].filter(({ isReplayed }) => !isReplayed);

@@ -141,12 +141,29 @@ const LIST_BATCH_SIZE = 20;
 /** The number of rows that are read for subscribers in one tick of the event loop. */
 const JOINS_PER_TICK = 1;
 
-/** Creates the functions that find runs for subscribers, wait for them and handle disconnects. */
-function createSubscriberFunctions(options: RunOptions, { stop }: Pick<RunStopper, "stop">) {
+/** Finds runs for subscribers, waits for them and handles disconnects. */
+interface SubscriberFunctions {
+  /** Returns the run. Throws `not_found` if it does not exist or is on another thread than `thread_id`. */
+  requireRun(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow>;
+  /** Returns the run of a subscriber. Throws `not_found`. Concurrent lookups share one read, because the row may be large. */
+  requireSharedRun(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow>;
+  /**
+   * Returns the function to call when a subscriber disconnects. Without `cancel` that does nothing; with it, it interrupts the
+   * run in the background if `mayCancel` (true by default) allows, and logs a failure. It does not retain the row, whose input
+   * may be large.
+   */
+  createLeaveHandler(scope: Scope, run: RunRow, cancel: boolean, mayCancel?: () => Promise<boolean>): () => void;
+  /**
+   * Subscribes to the result of a run, and keeps the process alive until it has ended or `leave` is called. `leave` cancels the
+   * run with `cancel_on_disconnect`, unless it had ended when the wait began. `isNew`: the run was created just now.
+   */
+  wait(scope: Scope, run: RunRow, options: ScopedJoin, isNew: boolean): Promise<RunWait>;
+}
+
+function createSubscriberFunctions(options: RunOptions, { stop }: Pick<RunStopper, "stop">): SubscriberFunctions {
   const { storage, environment, subscriptions } = options;
   const shareLookups = coalesceCalls(createTickBudget(environment, JOINS_PER_TICK).waitForRoom);
 
-  /** Returns the run. Throws `not_found` if it does not exist or is on another thread than `thread_id`. */
   async function requireRun(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
     const run = await storage.getRun(scope, run_id.toLowerCase());
     if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
@@ -155,11 +172,6 @@ function createSubscriberFunctions(options: RunOptions, { stop }: Pick<RunStoppe
     return run;
   }
 
-  /**
-   * Returns the function to call when a subscriber disconnects. Without `cancel` that does nothing; with it, it interrupts the
-   * run in the background if `mayCancel` (true by default) allows, and logs a failure. It does not retain the row, whose input
-   * may be large.
-   */
   const createLeaveHandler =
     (scope: Scope, { run_id, thread_id }: RunRow, cancel: boolean, mayCancel = async () => true) =>
     (): void => {
@@ -172,16 +184,11 @@ function createSubscriberFunctions(options: RunOptions, { stop }: Pick<RunStoppe
       });
     };
 
-  /** Returns the run of a subscriber. Throws `not_found`. Concurrent lookups share one read, because the row may be large. */
   function requireSharedRun(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
     const key = JSON.stringify([scope.filter, thread_id, run_id]);
     return shareLookups(key, 1, () => requireRun(scope, thread_id, run_id));
   }
 
-  /**
-   * Subscribes to the result of a run, and keeps the process alive until it has ended or `leave` is called. `leave` cancels the
-   * run with `cancel_on_disconnect`, unless it had ended when the wait began. `isNew`: the run was created just now.
-   */
   async function wait(
     scope: Scope,
     run: RunRow,

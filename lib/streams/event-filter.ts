@@ -56,7 +56,10 @@ export interface ThreadEvents {
    * first read on, the runs of the thread record all methods.
    */
   subscribe(scope: Scope, thread_id: string, filter: EventFilter): Reader<SerializedEvent>;
-  /** Resolves once the next runs of a thread with readers here record all methods, in every process. */
+  /**
+   * Resolves once the next runs of a thread with readers here record all methods, in every process. Does nothing for a thread
+   * without readers here, and for one that is not visible in `scope`.
+   */
   recordAll(scope: Scope, thread_id: string): Promise<void>;
   /** Reads the stored events without live ones. */
   readStored(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SerializedEvent>;

@@ -58,7 +58,7 @@ export class StreamHub {
     this.#environment = environment;
   }
 
-  /** Returns the log of a run. Creates it if needed. */
+  /** Returns the log of a run. Creates and adds it if needed; while the database is lost, the new one has ended. */
   getLog(run_id: string): RunLog {
     return this.find(run_id) ?? this.addLog(new RunLog(run_id, this));
   }
@@ -76,7 +76,10 @@ export class StreamHub {
     return runLog;
   }
 
-  /** Drops a log without subscribers that no attempt here writes. */
+  /**
+   * Removes a log, unless the hub has another one of its run. Does not check whether it has subscribers or is written: they keep
+   * the log, and later ones get a new one.
+   */
   forget(runLog: RunLog): void {
     if (this.find(runLog.run_id) === runLog) this.#logs.delete(runLog.run_id);
   }

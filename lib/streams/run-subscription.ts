@@ -173,12 +173,16 @@ const acceptsRemoteFrames = (runLog: RunLog): boolean => !runLog.completion && !
 export const hasEnded = ({ status }: { readonly status: RunStatus }): boolean =>
   status !== "pending" && status !== "running";
 
+interface RemoteRuns extends Pick<RunSubscriptions, "watch"> {
+  closeIfEnded(runLog: RunLog): Promise<void>;
+}
+
 /**
  * Creates `watch`, which copies the stored frames of a run that another process executes to its log here, and `closeIfEnded`,
  * which ends a log when the run's row has ended. Subscribes to the signals of runs and threads.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-function createRemoteRuns(options: RunSubscriptionOptions) {
+function createRemoteRuns(options: RunSubscriptionOptions): RemoteRuns {
   const { storage, bus, scope, environment, hub } = options;
   const hasSignals = storage.signals !== undefined;
   const remoteRuns = new Map<RunLog, { readonly thread_id: string; readonly poller: Poller }>();
@@ -214,7 +218,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     else poller.start();
   }
 
-  /** Copies stored frames that are new, and ends the log if the run has ended. */
+  /** Copies stored frames that are new, and ends the log if the run has ended. Rejects if a read fails. */
   async function read(runLog: RunLog): Promise<void> {
     // The first check of a run reads whether its frames are stored.
     const wasStored = runLog.hasStoredFrames;
@@ -240,8 +244,10 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
   }
 
   /**
-   * Reads the row of a remote run and updates attempt and storage of frames in its log. Ends the log if the run has ended, or as
-   * rolled back if the row does not exist.
+   * Reads the row of a run, and notes in its log the attempt and whether frames are stored. Ends the log if the run has ended, or
+   * as rolled back if the row does not exist. The log of a resumable run skips to its end: readers get earlier frames from the
+   * storage, or a notice that they are missing. Changes nothing if the log has ended or this process executes the run, also if it
+   * claims the run during the reads. Rejects if a read fails.
    */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the run may be deleted, claimed or ended during each read
   async function closeIfEnded(runLog: RunLog): Promise<void> {
@@ -299,8 +305,9 @@ export interface RunSubscriptions {
    */
   watch(run: Pick<RunRow, "thread_id">, runLog: RunLog): void;
   /**
-   * Reads the frames of a run with ids above `after`, or all of them if the run has no such id. `isNew` means that the caller has
-   * just created the run, so a failure of the storage must not fail the call.
+   * Reads the frames of a run with ids above `after`, or all of them if the run has no such id. Starts to follow a run of another
+   * process. `onLeave` is called if the subscriber leaves before the run has ended. Rejects if the storage cannot be read, but not
+   * with `isNew`, which means that the caller has just created the run.
    */
   read(
     run: RunRow,
@@ -334,8 +341,9 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
   const { watch, closeIfEnded } = createRemoteRuns(options);
 
   /**
-   * Returns the log of a run, which has ended if the run has. Replaces the log of a deleted run if its ids are too low for this
-   * subscriber. The caller subscribes and then calls `watch`.
+   * Returns the log of a run, which has ended if the run has. Notes in it, also if others share it, that a subscriber has received
+   * ids up to `after`. Replaces the log of a deleted run if its ids are too low for this subscriber. Rejects if the storage cannot be
+   * read; with `isNew` (the caller has just created the run) that is only logged. Afterwards subscribe and call `watch`.
    */
   function openLog(run: RunRow, after: number, isNew: boolean): RunLog | Promise<RunLog> {
     const { run_id } = run;

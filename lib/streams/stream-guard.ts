@@ -78,7 +78,7 @@ const MAX_CHECK_AGE_MS = 1_000;
 export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
   const watches = new Map<string, VisibilityWatch>();
 
-  /** Returns the watch of a thread, which all responses with one filter share. */
+  /** Returns the watch of a thread, which all responses with one filter share. Starts one if there is none. */
   function watchVisibility(scope: Scope, thread_id: string): VisibilityWatch {
     const key = JSON.stringify([thread_id, scope.filter]);
     const existing = watches.get(key);
@@ -114,7 +114,8 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
         reader.leave();
       });
       if (!guard) return reader;
-      const leave = (): void => {
+      /** Closes the guard and ends the subscription. A second call has no effect. */
+      const closeAndLeave = (): void => {
         guard.close();
         reader.leave();
       };
@@ -123,13 +124,13 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
           const items = await reader.next();
           if (items.length > 0 && (await guard.mayContinue())) return items;
         } catch (error) {
-          leave();
+          closeAndLeave();
           throw error;
         }
-        leave();
+        closeAndLeave();
         if (revocation) throw revocation;
         return [];
-      }, leave);
+      }, closeAndLeave);
     },
     result(grant, pending, thread) {
       // A waiting caller must not refer to the run, because its input may be large.
@@ -153,11 +154,12 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
       const result = guarded(guard);
       // After the caller has left, nothing else handles its rejection.
       result.catch(() => {});
-      const leave = (): void => {
+      /** Closes the guard, and then leaves the result as its `leave` does. */
+      const closeAndLeave = (): void => {
         guard.close();
         leaveUnguarded();
       };
-      return { ...pending, result, leave };
+      return { ...pending, result, leave: closeAndLeave };
     },
   };
 }

@@ -33,7 +33,21 @@ interface ThreadRun {
 
 const MAX_PAGE_RUNS = 100;
 
-type ThreadRuns = ReturnType<typeof createThreadRuns>;
+/** The runs of a thread, in the order in which a reader gets their frames. */
+interface ThreadRuns {
+  /** True if there may be new runs, or some of these may have started or ended. Set it to have `refresh` called. */
+  stale: boolean;
+  /** Loads the runs that are active now; without a position, frames that exist already are skipped. Call it once, first. */
+  begin(): Promise<void>;
+  /** Reads new and waiting runs, and makes each run that may be emitted ready, once and in order. Clears `stale`. */
+  refresh(): Promise<void>;
+  /** Removes and returns the run that is emitted next; undefined if none is ready. */
+  next(): ThreadRun | undefined;
+  /** Returns true when no run is ready. */
+  isLast(): boolean;
+  /** Returns the first run that is due at `now`, in milliseconds, and has not started; undefined without one. */
+  firstWaiting(now: number): ThreadRun | undefined;
+}
 
 /**
  * Creates the list of a thread's runs in the order in which they started, empty until `begin` and `refresh` read it. A run that
@@ -45,7 +59,7 @@ function createThreadRuns(
   { storage, scope, hub }: ThreadStreamOptions,
   thread_id: string,
   after: ThreadPosition | undefined,
-) {
+): ThreadRuns {
   // Runs that are not emitted yet, and some emitted ones that may decide the order of others. In the order of their `seq`.
   let entries: ThreadRun[] = [];
   let ready: ThreadRun[] = [];
@@ -83,7 +97,10 @@ function createThreadRuns(
     return waiting.length > 0;
   }
 
-  /** Returns the start of the run. For one that never started, it is not before that of the runs before it in the queue. */
+  /**
+   * Returns the time that orders the run: its start, or for one that ended without starting its end, but not before that of the
+   * runs before it in the queue. Null while it waits, and while one of these runs has no order.
+   */
   function findOrder(entry: ThreadRun): number | null {
     const { seq, started_at, created_at } = entry.run;
     let order = getStartTime(entry);
@@ -107,10 +124,8 @@ function createThreadRuns(
   }
 
   return {
-    /** True if there may be new runs, or some of these may have started or ended. */
     stale: true,
-    /** Loads the runs that are active now; without a position, frames that exist already are skipped. Call it once, first. */
-    async begin(): Promise<void> {
+    async begin() {
       const [newest, pending, running] = await Promise.all([
         after ? [] : storage.listRuns(scope, thread_id, { limit: 1, offset: 0 }),
         listPending(),
@@ -122,9 +137,8 @@ function createThreadRuns(
         if (run.seq <= highestSeq) entries.push(toThreadRun(run, after ? 0 : await findNewestFrameId(run)));
       }
     },
-    /** Reads new and waiting runs, and makes each run that may be emitted ready, once and in order. Clears `stale`. */
     // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
-    async refresh(): Promise<void> {
+    async refresh() {
       let rows: readonly RunRow[];
       let hadWaiting: boolean;
       do {
@@ -145,12 +159,9 @@ function createThreadRuns(
       for (const entry of ready) entry.isEmitted = true;
       entries = entries.filter(({ isEmitted }, i) => !isEmitted || i >= entries.length - MAX_PAGE_RUNS);
     },
-    /** Removes and returns the run that is emitted next. */
     next: () => ready.shift(),
-    /** Returns true when no run waits to be emitted. */
     isLast: () => ready.length === 0,
-    /** Finds the first run that is due but has not started. */
-    firstWaiting: (now: number) => entries.find((entry) => getStartTime(entry) === null && entry.run.created_at <= now),
+    firstWaiting: (now) => entries.find((entry) => getStartTime(entry) === null && entry.run.created_at <= now),
   };
 }
 
@@ -280,7 +291,10 @@ class ThreadFrames {
     }
   }
 
-  /** Adds the start of a run to the ready frames, once and only if lifecycles were requested. */
+  /**
+   * Adds the start of a run to the ready frames, once and only if lifecycles were requested. It carries `id` only if frames of runs
+   * were not requested.
+   */
   #start(source: Pick<RunFrameSource, "entry" | "started">, id: Frame["id"]): void {
     if (source.started) return;
     source.started = true;
@@ -426,41 +440,52 @@ export async function subscribeThread(
   });
 }
 
+/** The subscription to the run that starts next. */
+interface NextRunSubscription {
+  /** The subscription; undefined before the first call of `subscribe` that found a run. */
+  readonly source: RunFrameSource | undefined;
+  /**
+   * Subscribes to the run that is due next and leaves that of another one. If that run has started or ended meanwhile, marks the
+   * runs as stale instead. Does nothing without a waiting run. Rejects if a read fails.
+   */
+  subscribe(): Promise<void>;
+  /** Removes and returns the subscription if it belongs to this run. Returns undefined otherwise, and keeps it. */
+  takeSource(entry: ThreadRun): RunFrameSource | undefined;
+}
+
 /**
  * Creates the subscription to the run that starts next, because its first frame reports the start at once. It subscribes only
- * when `subscribe` is called.
+ * when `subscribe` is called. `refreshSoon` is called when the run has emitted a frame or its stream has failed.
  */
 function createNextRunSubscription(
   { storage, scope, environment }: ThreadStreamOptions,
   runs: ThreadRuns,
   open: (entry: ThreadRun, run: RunRow) => Promise<RunFrameSource>,
   refreshSoon: () => void,
-) {
+): NextRunSubscription {
+  let current: RunFrameSource | undefined;
   return {
-    source: undefined as RunFrameSource | undefined,
-    /**
-     * Subscribes to the run that is due next and leaves that of another one. If that run has started or ended meanwhile, marks
-     * the runs as stale instead. Does nothing without a waiting run.
-     */
-    async subscribe(): Promise<void> {
+    get source() {
+      return current;
+    },
+    async subscribe() {
       const entry = runs.firstWaiting(environment.now());
-      if (!entry || entry === this.source?.entry) return;
+      if (!entry || entry === current?.entry) return;
       const run = await storage.getRun(scope, entry.run.run_id);
       if (run?.status !== "pending" || run.started_at !== null) {
         runs.stale = true;
         return;
       }
-      this.source?.frames.leave();
+      current?.frames.leave();
       const source = await open(entry, run);
-      this.source = source;
+      current = source;
       source.first = source.frames.next();
       source.first.then(refreshSoon, refreshSoon);
     },
-    /** Removes and returns the subscription if it belongs to this run. */
-    takeSource(entry: ThreadRun): RunFrameSource | undefined {
-      const { source } = this;
+    takeSource(entry) {
+      const source = current;
       if (source?.entry !== entry) return undefined;
-      this.source = undefined;
+      current = undefined;
       return source;
     },
   };

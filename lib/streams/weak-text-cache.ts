@@ -7,7 +7,7 @@ export const LARGE_TEXT_CHARS: number = 64 * 1024;
 export class WeakTextCache<Item extends { readonly data: string }> {
   readonly #items = new Map<string | number, WeakRef<Item>>();
 
-  /** Returns an item that a reader still holds. */
+  /** Returns an item that a reader still holds; undefined if none does. */
   get(key: string | number): Item | undefined {
     return this.#items.get(key)?.deref();
   }

@@ -98,19 +98,33 @@ interface GraphUpdate {
   readonly readConfig: () => Promise<StateConfig>;
 }
 
-/** Creates functions that apply updates by the graph. They collect new checkpoints for one write. */
-function createStateWriter({ storage, scope, environment, states }: ChangeOptions) {
-  const collectCheckpoints = (thread_id: string, head: string | null): JobCheckpoints =>
-    createCheckpointCollector({ storage, scope, thread_id, head, now: () => environment.now() });
-
+/** Applies updates by the graph. Collects new checkpoints for one write. */
+interface StateWriter {
+  /** Returns a collector of the checkpoints that an update adds to a thread with this head; null for a new thread. */
+  collectCheckpoints(thread_id: string, head: string | null): JobCheckpoints;
   /**
    * Has the graph apply the updates, and returns the new checkpoint and its state. Adds the checkpoints to `checkpoints` and
    * stores nothing. Throws `invalid` if the graph refuses them or has no updates, and rethrows storage errors unchanged.
    */
+  applyUpdates(
+    graph: HostedGraph,
+    update: GraphUpdate,
+  ): Promise<{ readonly checkpoint: { ns: string; checkpoint_id: string }; readonly state: ThreadState }>;
+  /**
+   * Returns the graph that wrote the checkpoint if this service hosts it, else the graph of the thread's row or metadata.
+   * Throws `bad_request` if the thread names none, and `not_found` if that is not hosted.
+   */
+  requireGraph(row: ThreadRow, checkpoint: JsonObject | undefined): HostedGraph;
+}
+
+function createStateWriter({ storage, scope, environment, states }: ChangeOptions): StateWriter {
+  const collectCheckpoints = (thread_id: string, head: string | null): JobCheckpoints =>
+    createCheckpointCollector({ storage, scope, thread_id, head, now: () => environment.now() });
+
   async function applyUpdates(
     [graph_id, graph]: HostedGraph,
     { base, steps, checkpoints, metadata, readConfig }: GraphUpdate,
-  ): Promise<{ readonly checkpoint: { ns: string; checkpoint_id: string }; readonly state: ThreadState }> {
+  ): ReturnType<StateWriter["applyUpdates"]> {
     if (!graph.update) throw new ServiceError("invalid", `Graph ${graph_id} changes its states only by runs`);
     const { reader, hasFailed, config } = trackFailures(checkpoints, readConfig);
     try {
@@ -122,10 +136,6 @@ function createStateWriter({ storage, scope, environment, states }: ChangeOption
     }
   }
 
-  /**
-   * Returns the graph that wrote the checkpoint if this service hosts it, else the graph of the thread's row or metadata.
-   * Throws `bad_request` if the thread names none, and `not_found` if that is not hosted.
-   */
   function requireGraph(row: ThreadRow, checkpoint: JsonObject | undefined): HostedGraph {
     const writerGraphId = checkpoint?.graph_id;
     if (typeof writerGraphId === "string") {

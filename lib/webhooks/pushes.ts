@@ -1,4 +1,5 @@
 /** Push configurations of A2A tasks: the URLs that get a notification when a task ends or is interrupted. */
+import type { InternalResource } from "../auth/authorizer.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { NewPush, PushRow, PushStorage, RunStorage, Scope } from "../storage/mod.ts";
@@ -47,7 +48,7 @@ interface PushOptions {
 }
 
 /** Creates the internal operations of push configurations. */
-export function createPushes({ storage, environment, policy }: PushOptions) {
+export function createPushes({ storage, environment, policy }: PushOptions): InternalResource<Pushes> {
   /** Throws `not_found` if the first run of the task does not exist or the scope excludes it. */
   async function requireTask(scope: Scope, task_id: string): Promise<void> {
     if (!(await storage.getRun(scope, task_id))) throw new ServiceError("not_found", "Task not found");
@@ -58,7 +59,7 @@ export function createPushes({ storage, environment, policy }: PushOptions) {
      * Stores a push configuration, or replaces the one with its id. Throws `webhook_refused` for its URL, `not_found` without
      * the task, `invalid` if the task has too many, and `conflict` if the newest run of the task was deleted.
      */
-    async setPush(scope: Scope, { last_run, thread_id, ...push }: Omit<PushRow, "push_id" | "host">): Promise<void> {
+    async setPush(scope, { last_run, thread_id, ...push }) {
       const row: PushRow = { ...createPush(policy, environment, push), ...push, last_run, thread_id };
       if (await storage.setPush(scope, row, environment.now())) return;
       await requireTask(scope, row.task_id);
@@ -70,17 +71,15 @@ export function createPushes({ storage, environment, policy }: PushOptions) {
       }
       throw new ServiceError("conflict", "The newest run of the task was deleted: read the task and try again");
     },
-    listPushes: (scope: Scope, { task_id }: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]> =>
-      storage.listPushes(scope, task_id),
+    listPushes: (scope, { task_id }) => storage.listPushes(scope, task_id),
     /**
      * Deletes a push configuration; has no effect if there is none with this id. Throws `not_found` if the task does not exist
      * or is not visible.
      */
-    async removePush(scope: Scope, push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void> {
+    async removePush(scope, push) {
       await requireTask(scope, push.task_id);
       await storage.removePush(scope, push);
     },
-    notifyCancelled: (scope: Scope, task: Pick<PushRow, "thread_id" | "task_id">): Promise<void> =>
-      storage.notifyCancelled(scope, task, environment.now()),
+    notifyCancelled: (scope, task) => storage.notifyCancelled(scope, task, environment.now()),
   };
 }

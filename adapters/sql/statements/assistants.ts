@@ -1,7 +1,7 @@
 /** Statements on assistants and their versions. */
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { isPermitted } from "../filter.ts";
-import { bigint, columns, orNull } from "../parameters.ts";
+import { bigint, columns, orNull, type ParametersFor } from "../parameters.ts";
 import { createBuilder, query, scopedQuery, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { CoreTables } from "../schema/tables.ts";
@@ -127,6 +127,24 @@ export const selectVersions = shapedQuery(
       .$if(paged, (versions) => versions.limit(p.limit).offset(p.offset)),
   { shapes: [{ paged: true }, { paged: false }] },
 );
+
+/** The revision of an assistant that the same batch deletes. All others are times. */
+const markedRevision = sql<number>`-1`;
+
+/** Marks an assistant that the filter permits, before the same batch deletes it with its threads. */
+export const markAssistant = scopedQuery(keyTypes, (p, filter) =>
+  db
+    .updateTable("assistants")
+    .set({ revision: markedRevision })
+    .where("deployment", "=", p.deployment)
+    .where("assistant_id", "=", p.assistant_id)
+    .where(isPermitted(metadata, filter)),
+);
+
+/** Returns the condition that `markAssistant` has marked this assistant in the same batch. */
+export const isAssistantMarked = (key: ParametersFor<typeof keyTypes>): RawBuilder<boolean> =>
+  sql<boolean>`exists (select 1 from assistants a
+    where a.deployment = ${key.deployment} and a.assistant_id = ${key.assistant_id} and a.revision = ${markedRevision})`;
 
 /** Deletes an assistant that the filter permits, with its versions and crons. Returns a row if it existed. */
 export const deleteAssistant = scopedQuery(keyTypes, (p, filter) =>

@@ -10,6 +10,7 @@ import { createBuilder, query, scopedQuery, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { CoreTables } from "../schema/tables.ts";
 import { running, waiting } from "../thread-status.ts";
+import { isAssistantMarked } from "./assistants.ts";
 import { orphanedEntries } from "./metadata-index.ts";
 import { findStatement } from "./runs-stop.ts";
 
@@ -137,15 +138,15 @@ const indexedThreads = (p: ParametersFor<typeof entryTypes>): RawBuilder<string>
     and path_hash = ${p.path_hash} and value_hash = ${p.value_hash})`;
 
 /**
- * Returns the condition that the filter permits a thread and its metadata names the assistant, once the assistant is deleted:
- * its own filter may have kept it. The index finds threads by hash; the member excludes other values with that hash.
+ * Returns the condition that the filter permits a thread and its metadata names the assistant, which the same batch has marked: it
+ * may not exist, or its own filter may keep it. The index finds threads by hash; the member excludes other values with that hash.
  */
 const isOfAssistant = (p: ParametersFor<typeof assistantTypes>, filter: FilterParameter): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${p.deployment} and thread_id in ${indexedThreads(p)} and ${containsText(metadata, p.member)}
-    and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})
+    and ${isAssistantMarked(p)}
     and ${isPermitted(metadata, filter)}`;
 
-/** Deletes what a feature has stored of the runs of the threads of a deleted assistant. */
+/** Deletes what a feature has stored of the runs of the threads of a marked assistant. */
 export const deleteOfAssistant = shapedQuery(
   (_: FeatureShape) => ({ ...assistantTypes, filter: text }),
   (p, { statement, filtered }) =>
@@ -157,12 +158,12 @@ export const deleteOfAssistant = shapedQuery(
   { shapes },
 );
 
-/** Keeps the claim counts of the threads of a deleted assistant. */
+/** Keeps the claim counts of the threads of a marked assistant. */
 export const keepClaimCountsOfAssistant = scopedQuery(assistantTypes, (p, filter) =>
   keepClaimCounts(sql`threads where ${isOfAssistant(p, filter)}`),
 );
 
-/** Deletes the threads of a deleted assistant. */
+/** Deletes the threads of a marked assistant. */
 export const deleteThreadsOfAssistant = scopedQuery(assistantTypes, (p, filter) =>
   db.deleteFrom("threads").where(isOfAssistant(p, filter)),
 );

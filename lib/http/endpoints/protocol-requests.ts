@@ -126,8 +126,8 @@ export async function dismissInterrupts(
 export const UNANSWERED_ERROR = "QuestionLapsed";
 
 /**
- * Returns the result of the newest run as `join` does; waits for a run that is active. After a later input, reads the
- * values at the run's checkpoint. An interrupt that the thread continued without becomes an `__error__`.
+ * Returns the result of the newest run as `join` does, also `{ __error__ }` of a failed run; waits for a run that is active. After
+ * a later input, reads the values at the run's checkpoint. An interrupt that the thread continued without becomes an `__error__`.
  */
 export async function readProtocolResult(
   { runs, threads }: ProtocolResources,
@@ -173,7 +173,7 @@ export const conflictError = (message: string, options?: ErrorOptions): ServiceE
   new ServiceError("conflict", message, options);
 
 /**
- * Returns the answer counts that a resuming run expects. Before LangGraph 1.5, two interrupts of a node share an id and differ in this
+ * Returns the answer counts that a resuming run expects, by interrupt id; 0 for an interrupt without one. Before LangGraph 1.5, two interrupts of a node share an id and differ in this
  * number.
  */
 export const toExpectedAnswers = (interrupts: readonly Interrupt[]): Readonly<Record<string, number>> =>
@@ -187,8 +187,9 @@ export const isNoLongerPending = (error: unknown): error is ServiceError =>
     error.cause instanceof ResumeError);
 
 /**
- * Throws the error of a run that resumed too late, with a text for people and the error as its cause. Returns for other
- * errors.
+ * Throws if `error` says that a run resumed too late: a ServiceError with a text for people, and `error` as its cause. With the
+ * `run_id` of the run that was faster it has the reason and the `run_id` of `error`, else the reason `no_open_interrupt`. Returns
+ * for other errors: throw them yourself.
  */
 export function throwIfNoLongerPending(error: unknown): void {
   if (!isNoLongerPending(error)) return;

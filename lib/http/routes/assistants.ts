@@ -96,8 +96,8 @@ const subgraphSearch = v.object({ recurse: v.optional(parse.flag) });
 const defineRoute = createRouteGroup({ tag: "Assistants", group: "assistants" });
 
 /**
- * Reads the version to activate from the body, where clients send it, or from the query, where the published API has
- * it. Throws `invalid` if both lack it.
+ * Reads the version to activate from the body, where clients send it, or else from the query, where the published API has it.
+ * Throws `invalid` if both lack it.
  */
 async function readVersion(context: RequestContext<{ version?: number }, { version?: number }>): Promise<number> {
   const versionNumber = (await context.body()).version ?? context.query().version;
@@ -105,7 +105,10 @@ async function readVersion(context: RequestContext<{ version?: number }, { versi
   return versionNumber;
 }
 
-/** Responds with the schemas of the subgraphs of an assistant: all of them, or those of the namespace in the path. */
+/**
+ * Responds with the schemas of the subgraphs of an assistant by namespace: all of them, or that of the namespace in the path, `{}`
+ * if there is none. `recurse` adds those inside subgraphs. Responds 404 for an unknown assistant or graph.
+ */
 async function respondWithSubgraphs(context: RequestContext<unknown, { recurse?: boolean }>): Promise<Response> {
   const namespace = context.params.namespace === undefined ? null : readPathSegment(context, "namespace");
   const { recurse } = context.query();
@@ -129,7 +132,10 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     body: assistantSearch,
     response: "Assistant[]",
     response_headers: PAGE_HEADERS,
-    /** Responds with one page of assistants and pagination headers. `select` in the body names the fields of each. */
+    /**
+     * Responds with one page of assistants and pagination headers; an empty list without matches. `select` in the body names the
+     * fields of each, by default all.
+     */
     async handle(context) {
       const { select, ...search } = await context.body();
       return pageResponse(await context.resources.assistants.search(search), select);
@@ -163,7 +169,10 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     events: ["assistants:delete", "threads:delete"],
     query: assistantDeletion,
     errors: [404, 409],
-    /** Deletes the assistant, with `delete_threads` also its threads, and responds 204. */
+    /**
+     * Deletes the assistant, and with `delete_threads` (query) the threads whose metadata names it. Responds 204, or 404 for an
+     * unknown assistant and 409 for the default one of a graph; then no thread is deleted.
+     */
     async handle(context) {
       await context.resources.assistants.delete(readAssistantId(context), context.query());
       return noContentResponse();
@@ -175,7 +184,10 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     ...readOptions,
     body: versionSearch,
     response: "AssistantVersion[]",
-    /** Responds with the versions of the assistant that the search in the body selects. Creates nothing. */
+    /**
+     * Responds with the versions of the assistant, newest first, that contain the `metadata` of the body, in the page of the body
+     * (10 by default). Creates nothing. Responds 404 for an unknown assistant.
+     */
     async handle(context) {
       const search = await context.body();
       return jsonResponse(await context.resources.assistants.versions(readAssistantId(context), search));
@@ -196,7 +208,10 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     ...readOptions,
     query: graphQuery,
     response: "DrawnGraph",
-    /** Responds with the drawable graph of the assistant. `xray` includes subgraphs. */
+    /**
+     * Responds with the nodes and edges of the assistant's graph. `xray` draws subgraphs in place of their nodes: all for true, a
+     * number for that depth. Responds 404 for an unknown assistant, and if this deployment does not have its graph.
+     */
     async handle(context) {
       const { xray } = context.query();
       return jsonResponse(await context.resources.assistants.graph(readAssistantId(context), xray));

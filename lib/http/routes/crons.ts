@@ -94,7 +94,11 @@ const creationOptions = {
   body: cronCreate,
   response: "Cron",
   errors: [404, 507],
-  /** Creates a cron, on the thread of the path if there is one, and responds with it. */
+  /**
+   * Creates a cron, on the thread of the path if there is one, and responds with it. A missing thread gives 404, or is created
+   * with `if_not_exists: "create"`. Throws `not_found` for an unknown assistant, and `invalid` for a schedule, a time or run options
+   * that are wrong.
+   */
   async handle(context: RequestContext<CronCreate>) {
     const thread_id = readOptionalThreadId(context);
     return jsonResponse(
@@ -119,7 +123,10 @@ export const CRON_ROUTES: readonly Route[] = [
     body: cronSearch,
     response: "Cron[]",
     response_headers: PAGE_HEADERS,
-    /** Responds with one page of crons and pagination headers. `select` in the body names the fields of each. */
+    /**
+     * Responds with one page of crons and pagination headers; an empty list without matches and for an unknown assistant. `select`
+     * in the body names the fields of each, by default all.
+     */
     async handle(context) {
       const { select, ...search } = await context.body();
       return pageResponse(await context.resources.crons.search(search), select);
@@ -153,6 +160,7 @@ export const CRON_ROUTES: readonly Route[] = [
     summary: "Delete a cron; its runs stay",
     events: ["crons:delete"],
     errors: [404],
+    /** Deletes the cron and responds 204, or 404 for an unknown one. */
     async handle(context) {
       await context.resources.crons.delete(readCronId(context));
       return noContentResponse();

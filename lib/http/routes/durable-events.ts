@@ -14,7 +14,11 @@ export const EVENT_ROUTES: readonly Route[] = [
     max_body_bytes: MAX_EVENT_BYTES,
     response: "Received",
     errors: [404, 409, 410, 422, 507],
-    /** Delivers the JSON body to the durable call that waits at the address, and responds with a fixed text. */
+    /**
+     * Sends the JSON body to the durable call that waits at the address, and responds with `RECEIVED_RESPONSE`, also for the same
+     * body again. Responds 404 for an unknown address, 409 if another body came before, 410 if the call has ended, and 422 for null
+     * or a body that does not fit the schema of the wait.
+     */
     async handle({ service, params, bytes }) {
       await service.calls.deliver(params.address ?? "", readJson(await bytes()) as Json);
       return jsonResponse(RECEIVED_RESPONSE);

@@ -30,7 +30,9 @@ const defineRoute = createRouteGroup({ tag: "Feedback", access: "account", issue
 const MAX_PUBLIC_BYTES: number = 256 * 1024;
 
 /**
- * Reads the feedback in a query, where score and value may be numbers, booleans or text. Throws an InputError with all findings.
+ * Reads the feedback in a query, and marks it as `from: "query"`. Score and value may be numbers, booleans or text; `correction`
+ * must be JSON text that is not null. An empty or missing parameter is null. Throws an InputError, first for repeated parameters and
+ * text that is not JSON, then for values that do not fit the schema.
  */
 function readTextSubmission(params: URLSearchParams): FeedbackSubmission {
   const input = validateWith((report) => {
@@ -140,7 +142,10 @@ function readTokenRequests(
   return { requests, isList: true };
 }
 
-/** Converts the validated input of one link. Reports findings about its expiry at `loc`. */
+/**
+ * Converts the validated input of one link: `run_id` to lower case, the expiry to a time, relative to `now`, and the config to that
+ * of the feedback. Reports findings about the expiry at `loc`; the result then has a time that must not be used.
+ */
 const toTokenRequest = (input: LinkInput, loc: FindingLocation, now: number, report: ReportFinding): TokenRequest => ({
   run_id: input.run_id.toLowerCase(),
   feedback_key: input.feedback_key,
@@ -263,7 +268,10 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
     summary: "Create links that accept feedback on a run without a key; a list is created whole or not at all",
     response: "FeedbackTokens",
     errors: [404],
-    /** Creates tokens for feedback, and responds with a list for a list of requests. */
+    /**
+     * Creates a token for each request in the body, all or none, and responds with the token, or with a list for a list. Responds
+     * 404 if one of the runs is unknown.
+     */
     async handle(context) {
       const caller = await context.accountCaller();
       const { requests, isList } = readTokenRequests(await context.bytes(), context.service.environment.now());
@@ -284,7 +292,10 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
       ),
   }),
 ];
-/** Returns true if an `Accept` header prefers HTML to JSON. At equal quality the more specific range wins, then the first one. */
+/**
+ * Returns true if an `Accept` header prefers HTML to JSON. At equal quality the more specific range wins, then the first one.
+ * Returns false without a header.
+ */
 export function prefersHtml(accept: string | null): boolean {
   const ranges = (accept ?? "").split(",").map((range) => {
     const [type = "", ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());

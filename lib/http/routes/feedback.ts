@@ -31,7 +31,7 @@ function parseBoolean(value: string): boolean | null {
 
 /**
  * Reads the filter of a feedback query; absent and empty parameters are left out. Reports findings for malformed ids, words,
- * booleans and times.
+ * booleans and times, and for parameters that are given twice and are no list.
  */
 function readFilter(params: URLSearchParams, report: ReportFinding): FeedbackFilter {
   /**
@@ -57,8 +57,8 @@ function readFilter(params: URLSearchParams, report: ReportFinding): FeedbackFil
     return value;
   };
   /**
-   * Returns an object with the parameter as `read` converts it, or an empty object if it is absent. Reports `msg` if
-   * `read` returns null.
+   * Returns an object with the parameter as `read` converts it, or an empty object if it is absent. Reports `msg` if `read`
+   * returns null, which the object then has.
    */
   const readOptional = <Name extends string, Value>(
     name: Name,
@@ -95,7 +95,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     summary: "Get feedback statistics by key",
     response: "FeedbackStats",
-    /** Responds with an object that has the statistics of each feedback key under the key. */
+    /** Responds with an object of the statistics by feedback key; `{}` without feedback that matches. */
     async handle(context) {
       const stats = await context.resources.feedback.stats(
         await context.accountCaller(),
@@ -142,6 +142,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     summary: "Change feedback",
     response: "Feedback",
     errors: [404],
+    /** Changes the members that the body has, null clears one, and responds with the record, or 404. */
     async handle(context) {
       const caller = await context.accountCaller();
       const id = readFeedbackId(context);
@@ -155,7 +156,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     summary: "Delete feedback",
     response: "any",
     errors: [404],
-    /** Deletes the feedback and responds with an empty object. */
+    /** Deletes the feedback and responds 200 with an empty object, or 404 for an unknown id. */
     async handle(context) {
       await context.resources.feedback.delete(await context.accountCaller(), readFeedbackId(context));
       return jsonResponse({});

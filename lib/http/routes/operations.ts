@@ -109,7 +109,10 @@ const readRunId = ({ params }: RequestContext): string => parse.parseResourceId(
 const readDeliveryId = ({ params }: RequestContext): string => parse.parseResourceId(params.run_id, "Webhook delivery");
 const readCronId = ({ params }: RequestContext): string => parse.parseResourceId(params.cron_id, "Cron");
 
-/** Creates a run like another one and responds with it. A repeated idempotency key gets the earlier run. */
+/**
+ * Creates a run with the request of another one, on its thread, and responds with it at once. `content-location` is its path. A
+ * repeated idempotency key gets the earlier run. Throws `run_not_found` for an unknown run, and for an id that is no UUID.
+ */
 async function rerunRun(context: RequestContext): Promise<Response> {
   const run_id = readRunId(context);
   const origin = await readRunOrigin(context, "runs.create", await context.bytes(), `/greenroom/runs/${run_id}/again`);
@@ -185,7 +188,10 @@ export const OPERATION_ROUTES: readonly Route[] = [
     events: ["threads:update"],
     accepted: "It will be sent",
     errors: [404, 409],
-    /** Sends the webhook of a run again and responds 202, before the delivery. */
+    /**
+     * Makes the delivery of a run due again, and responds 202 before it is sent. Responds 404 for an unknown run and one without a
+     * webhook, and 409 while it is being sent.
+     */
     async handle(context) {
       await context.resources.webhooks.redeliver(readDeliveryId(context));
       return acceptedResponse();
@@ -233,6 +239,7 @@ export const OPERATION_ROUTES: readonly Route[] = [
     summary: "Revoke a feedback link; its records stay",
     events: ["threads:update"],
     errors: [404],
+    /** Revokes the link and responds 204, or 404 for an unknown one. Its feedback stays. */
     async handle(context) {
       const caller = await context.accountCaller();
       await context.resources.feedback.revokeLink(caller, parse.parseResourceId(context.params.id, "Feedback link"));

@@ -38,8 +38,8 @@ export const readUsageQuery = (params: URLSearchParams): UsageRequest =>
   validateWith((report) => toUsageRequest(params, (location, msg, type) => report(["query", ...location], msg, type)));
 
 /**
- * Reads the query of a usage report. Reports findings for missing, malformed or reversed times, a range that is too long, and
- * unknown words.
+ * Reads the query of a usage report. Reports findings for missing, malformed or reversed times, a range that is too long, missing,
+ * malformed or too many workspaces, and unknown words. The result is not to be used after a finding: its times may be NaN.
  */
 function toUsageRequest(params: URLSearchParams, report: ReportFinding): UsageRequest {
   const start_time = readTime(params, "start_time", report) ?? Number.NaN;
@@ -126,8 +126,9 @@ const defineRoute = createRouteGroup({ tag: "Platform", access: "account", issue
 const defineUsageRoute = createRouteGroup({ tag: "Usage", access: "account", issues: "exact" });
 
 /**
- * Reads the query and creates the report. Checks the caller's permission before the query. Throws `usage_disabled`, a missing
- * permission, or an InputError.
+ * Creates the usage report that the query requests. Checks the caller's permission before the query. Throws `usage_disabled`,
+ * `permission_missing`, an InputError, or `workspace_forbidden` for a workspace that the caller may not read, if the options say so;
+ * else that one is left out.
  */
 async function createUsageReport(context: RequestContext): Promise<UsageReport> {
   const caller = await context.accountCaller();
@@ -160,6 +161,7 @@ export const PLATFORM_ROUTES: readonly Route[] = [
   defineRoute("get", "/api/v1/workspaces", {
     summary: "List the workspaces that the caller may read, by name",
     response: "Workspace[]",
+    /** Responds with a page of the workspaces that the caller may read, by name; an empty list without any. */
     async handle(context) {
       const caller = await context.accountCaller();
       const page = readWorkspaceQuery(getSearchParams(context));
@@ -176,6 +178,7 @@ export const PLATFORM_ROUTES: readonly Route[] = [
     summary: "The same as a CSV file",
     response: "csv",
     errors: [404],
+    /** Responds with the usage report as a CSV file. Throws what `readCsvQuotes`, first, and `createUsageReport` throw. */
     async handle(context) {
       const quotes = readCsvQuotes(getSearchParams(context));
       return createUsageCsvResponse(await createUsageReport(context), quotes);
@@ -242,7 +245,10 @@ export function createUsageCsvResponse({ stride, usage, request }: UsageReport, 
   );
 }
 
-/** Returns a stream of `head`, the records in chunks of text, and `tail`. Each chunk is written when the reader pulls. */
+/**
+ * Returns a stream of `head`, the records in chunks of text, and `tail`, as UTF-8. `chunk` formats up to `RECORDS_PER_CHUNK` records
+ * from `position` on, when the reader pulls; it is not called without records.
+ */
 function createRecordStream(
   head: string,
   records: readonly UsageRecord[],

@@ -58,7 +58,10 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     body: threadCommand,
     response: "CommandAnswer",
     errors: [404, 503, 507],
-    /** Executes the command in the body on the thread, and responds with its result. */
+    /**
+     * Executes the command in the body on the thread, and responds with its result, also with 200 and `type: "error"` for a command
+     * that is wrong. Other failures get the status of their error, such as 404 for a thread that the caller may not see.
+     */
     async handle(context) {
       const thread_id = readThreadId(context);
       const command = await context.body();
@@ -71,7 +74,10 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     body: eventFilter,
     response: "stream",
-    /** Streams the events of the thread that the filter in the body selects, as server-sent events without an end. */
+    /**
+     * Streams the events of the thread that the filter in the body selects, the stored ones after `since` first, as server-sent
+     * events without an end. A thread that does not exist yet is waited for.
+     */
     async handle(context) {
       const thread_id = readThreadId(context);
       const filter = await context.body();

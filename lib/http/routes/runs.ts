@@ -147,8 +147,8 @@ async function readNewRun(
 }
 
 /**
- * Creates a run, on the thread of the path if there is one, and responds with it at once, with its path in
- * `content-location`.
+ * Creates a run, on the thread of the path if there is one, and responds with it at once, with its path in `content-location`. A
+ * repeated idempotency key gets the first run.
  */
 async function createRun(context: RequestContext): Promise<Response> {
   const [thread_id, request, origin] = await readNewRun(context, "");
@@ -157,8 +157,9 @@ async function createRun(context: RequestContext): Promise<Response> {
 }
 
 /**
- * Creates a run, on the thread of the path if there is one, and streams its frames, of the namespaces in the query if
- * it has some. Headers name the run and where it can be joined.
+ * Creates a run, on the thread of the path if there is one, and streams its frames as server-sent events, only those of the
+ * namespaces in the query if it has some. A repeated idempotency key streams the first run. `content-location` is the path of the
+ * run, and `location` that of its stream.
  */
 async function streamRun(context: RequestContext): Promise<Response> {
   context.query();
@@ -175,9 +176,9 @@ async function streamRun(context: RequestContext): Promise<Response> {
 }
 
 /**
- * Creates a run, on the thread of the path if there is one, and responds with its result when it ends. Headers name the
- * run and, on a thread, where it can be joined. Large results of runs on a thread are read again when the budget has
- * room.
+ * Creates a run, on the thread of the path if there is one, and responds with its result when it ends, with status 200 and
+ * `__error__` if it fails. `content-location` is the path of the run, and `location`, only on a thread, where it can be joined. Large
+ * results of runs on a thread are read again when the budget has room.
  */
 async function waitForRun(context: RequestContext): Promise<Response> {
   const [thread_id, request, origin] = await readNewRun(context, "/wait");
@@ -201,8 +202,9 @@ const createResultReader =
     (await (await resources.runs.join(thread_id, run_id)).result) ?? {};
 
 /**
- * Responds with the result of a run, `{}` if it has none: at once if the run has ended, else when it ends. Stops
- * waiting then, and when the client disconnects, which cancels the run if `cancel_on_disconnect` is set.
+ * Responds with the result of a run, `{}` if it has none and `{ __error__ }` with status 200 if it failed: at once if the run has
+ * ended, else when it ends. Stops waiting when the client disconnects, which cancels the run if `cancel_on_disconnect` is set.
+ * Throws `not_found`.
  */
 async function joinRun(
   context: RequestContext,
@@ -225,8 +227,8 @@ async function joinRun(
 }
 
 /**
- * Creates several stateless runs, all or none, and responds with them. A repeated idempotency key gets the earlier
- * ones. Throws `invalid` above `MAX_BATCH_RUNS`.
+ * Creates a stateless run for each item of the body, all or none, and responds with them in this order, before they execute. A
+ * repeated idempotency key gets the earlier ones. Throws `invalid` for an empty list and above `MAX_BATCH_RUNS`.
  */
 async function createBatch(context: RequestContext): Promise<Response> {
   const bytes = await context.bytes();
@@ -258,8 +260,8 @@ function resolveJoinAccess(request: Pick<Request, "method" | "url" | "headers">)
 }
 
 /**
- * Streams the frames of a run after `Last-Event-ID`, or all, in the stream modes and namespaces of the query. Ignores
- * `checkpoint_id`. The response names its own path in `location`.
+ * Streams the frames of a run after `Last-Event-ID`, or all, in the stream modes and namespaces of the query, by default in all of
+ * them. Ignores `checkpoint_id`. The response names its own path in `location`. Throws `not_found`.
  */
 async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof joinStreamQuery>>): Promise<Response> {
   const [thread_id, run_id] = [readOptionalThreadId(context), readRunId(context)];
@@ -329,7 +331,8 @@ export const RUN_ROUTES: readonly Route[] = [
     response: "Run[]",
     errors: [404],
     /**
-     * Responds with the runs of a thread as a list, which is streamed if it is long. `select` names the fields of each.
+     * Responds with a page of the thread's runs, newest first (10 by default), as a list that is streamed if it is long. `select`
+     * names the fields of each, by default all. Responds 404 for an unknown thread.
      */
     async handle(context) {
       const thread_id = readThreadId(context);
@@ -353,6 +356,7 @@ export const RUN_ROUTES: readonly Route[] = [
     summary: "Delete a run that is not running",
     events: ["threads:delete"],
     errors: [404, 409],
+    /** Deletes the run and responds 204, or 404 for an unknown run and 409 while it is running. */
     async handle(context) {
       await context.resources.runs.delete(readThreadId(context), readRunId(context));
       return noContentResponse();
@@ -379,7 +383,10 @@ export const RUN_ROUTES: readonly Route[] = [
     accepted: "The run will stop",
     no_content: "The run has stopped (`wait`)",
     errors: [404, 507],
-    /** Cancels a run, by default with `interrupt`. Responds 204 after its end with `wait`, else 202 at once. */
+    /**
+     * Cancels a run, by default with `interrupt`. Responds 202 once the stop is stored, or with `wait` 204 once the run has ended;
+     * the same for a run that had ended before. Responds 404 for an unknown run, and 422 for a `reason` with `rollback`.
+     */
     async handle(context) {
       const [thread_id, run_id] = [readThreadId(context), readRunId(context)];
       const { wait = false, action = "interrupt", reason } = context.query();
@@ -404,7 +411,10 @@ export const RUN_ROUTES: readonly Route[] = [
     max_body_bytes: MAX_EVENT_BYTES,
     response: "Received",
     errors: [404, 410, 422, 507],
-    /** Sends the JSON body as the event `name` to the thread, and responds with a fixed text. */
+    /**
+     * Sends the JSON body as the event `name` to the durable call of the thread, and responds with `RECEIVED_RESPONSE`. Responds 404
+     * without the thread or a call, 410 if the call has ended, and 422 for null or a body that does not fit the schema of the wait.
+     */
     async handle(context) {
       const name = readPathSegment(context, "name");
       await context.resources.threads.send(readThreadId(context), name, parse.readJson(await context.bytes()) as Json);
@@ -425,7 +435,11 @@ export const RUN_ROUTES: readonly Route[] = [
     body: cancelMany,
     query: cancelManyQuery,
     errors: [404, 507],
-    /** Cancels the runs of a status, or the named runs of a thread, by default with `interrupt`. Responds 204. */
+    /**
+     * Cancels the active runs of a status, or the named runs of a thread (body), by the `action` of the query, by default
+     * `interrupt`. Responds 204, also if named runs are unknown or have ended, but 404 if the thread has none of them or no run has
+     * the status. Does not wait for their ends.
+     */
     async handle(context) {
       const { action = "interrupt" } = context.query();
       const target = toCancelTarget(await context.body());

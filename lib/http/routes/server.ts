@@ -18,7 +18,10 @@ export const SERVER_ROUTES: readonly Route[] = [
     summary: "Health of the worker",
     response: "Health",
     errors: [503],
-    /** Responds with the services of the process, and with 503 if its worker can execute no run any more. */
+    /**
+     * Responds with `ok` and the services of the process: 200 and true, or 503 and false with the reason if its worker can execute
+     * no run any more. Does not read the database.
+     */
     handle({ service }) {
       const services = service.services();
       if (service.healthy()) return jsonResponse({ ok: true, services });
@@ -30,7 +33,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     summary: "Readiness: whether to send requests to this process",
     response: "Readiness",
     errors: [503],
-    /** Responds with `ok`, or with 503 and the reason if the service cannot take requests now. */
+    /** Responds with the readiness: 200 with `ok` true, or 503 with `ok` false and the reason if the service cannot take requests. */
     async handle({ service }) {
       const ready = await service.ready();
       return jsonResponse(ready, {}, ready.ok ? 200 : 503);

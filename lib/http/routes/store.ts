@@ -102,8 +102,8 @@ type BodyContext = Pick<RequestContext, "onUnknownKeys" | "rawQuery">;
 const namespaceRequiredError = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
 
 /**
- * Reads and validates an item. A `ttl` of null is kept, because it means that the item never expires; an absent one is
- * omitted. Throws `invalid` if a member, the namespace, the key, the index or the `ttl` is wrong.
+ * Reads and validates an item. A `ttl` of null is kept, because it means that the item never expires; an absent one is omitted.
+ * Throws `bad_request` without a namespace, and `invalid` if another member is missing or wrong.
  */
 function readItemPut(bytes: Uint8Array, context: BodyContext): ItemPut {
   const { namespace, key, value, index, ttl } = parse.readObject(bytes, itemPut, context);
@@ -128,8 +128,8 @@ function hasNullTtl(bytes: Uint8Array): boolean {
 }
 
 /**
- * Reads an item address from a query. The namespace is labels joined by dots, several values, or a JSON array. Throws `invalid`
- * without namespace or key.
+ * Reads an item address from a query, and `refresh_ttl` if it has that. The namespace is labels joined by dots, several values, or
+ * a JSON array; of several keys the last counts. Throws `bad_request` without a namespace, and `invalid` without a key.
  */
 function readItemQuery(query: parse.RawQuery): ItemAddress & { readonly refresh_ttl?: boolean } {
   const labelTexts = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
@@ -145,8 +145,8 @@ function readItemQuery(query: parse.RawQuery): ItemAddress & { readonly refresh_
 }
 
 /**
- * Reads an item address from the body, or from the query if there is no body and the query has a namespace or a key.
- * Throws `invalid`.
+ * Reads an item address from the body, or from the query if the body is empty and the query has a namespace or a key. Throws
+ * `invalid`, and `bad_request` for a query without a namespace.
  */
 function readItemAddress(bytes: Uint8Array, context: BodyContext): ItemAddress {
   const query = context.rawQuery;
@@ -182,6 +182,7 @@ export const STORE_ROUTES: readonly Route[] = [
     events: ["store:put"],
     body: itemPut,
     errors: [507],
+    /** Creates or replaces the item and responds 204. */
     async handle(context) {
       const { namespace, key, value, ...options } = readItemPut(await context.bytes(), context);
       await context.resources.store.put(namespace, key, value, options);
@@ -193,6 +194,10 @@ export const STORE_ROUTES: readonly Route[] = [
     events: ["store:get"],
     response: "OptionalStoreItem",
     errors: [400],
+    /**
+     * Responds with the item, or with 200 and null without one. Restarts the time to live of the item, unless `refresh_ttl` or the
+     * options of the store turn that off.
+     */
     async handle(context) {
       const { namespace, key, ...options } = readItemQuery(context.rawQuery);
       return jsonResponse(await context.resources.store.get(namespace, key, options));
@@ -202,6 +207,7 @@ export const STORE_ROUTES: readonly Route[] = [
     summary: "Delete an item",
     events: ["store:delete"],
     body: itemAddress,
+    /** Deletes the item and responds 204, also without one. */
     async handle(context) {
       const { namespace, key } = readItemAddress(await context.bytes(), context);
       await context.resources.store.delete(namespace, key);
@@ -214,6 +220,10 @@ export const STORE_ROUTES: readonly Route[] = [
     events: ["store:search"],
     body: itemSearch,
     response: "StoreItems",
+    /**
+     * Responds with a page of the items below the prefix, last written first, or with a `query` the most similar first. Restarts
+     * their time to live, unless `refresh_ttl` or the options of the store turn that off.
+     */
     async handle(context) {
       const { namespace_prefix, ...search } = readItemSearch(await context.bytes(), context);
       return jsonResponse({ items: await context.resources.store.search(namespace_prefix, search) });
@@ -225,6 +235,7 @@ export const STORE_ROUTES: readonly Route[] = [
     events: ["store:list_namespaces"],
     body: namespaceSearch,
     response: "StoreNamespaces",
+    /** Responds with a page of the namespaces that have items, each once; an empty list without matches. */
     async handle(context) {
       const search = readNamespaceSearch(await context.bytes(), context);
       return jsonResponse({ namespaces: await context.resources.store.namespaces(search) });

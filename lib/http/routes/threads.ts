@@ -248,7 +248,10 @@ const threadStreamQuery = v.object({
 
 const defineRoute = createRouteGroup({ tag: "Threads", group: "threads" });
 
-/** Responds with the states of a thread, newest first, as they are read. `select` names the fields of each. */
+/**
+ * Responds with the states of a thread, newest first (10 by default), as they are read; an empty list before the first state.
+ * `select` names the fields of each, by default all. Throws `not_found` for an unknown thread.
+ */
 async function respondWithHistory(
   context: RequestContext,
   { select, ...search }: HistoryQuery & { readonly select?: readonly string[] },
@@ -293,8 +296,8 @@ export const THREAD_ROUTES: readonly Route[] = [
     response: "Thread[]",
     response_headers: PAGE_HEADERS,
     /**
-     * Responds with one page of threads as they are read, with pagination headers. Members of the body replace those of
-     * the query.
+     * Responds with one page of threads as they are read, with pagination headers; an empty list without matches. A member of the
+     * body replaces that of the query.
      */
     async handle(context) {
       const search = { ...context.query(), ...(await context.body()) };
@@ -317,8 +320,8 @@ export const THREAD_ROUTES: readonly Route[] = [
     body: threadPrune,
     response: "PrunedThreads",
     /**
-     * Prunes the threads by `strategy`, skips unknown and busy ones, and responds with the number of those that were
-     * pruned.
+     * Deletes the threads, or with the strategy `keep_latest` all of their checkpoints but the newest state. Skips unknown and busy
+     * ones, and responds 200 with the number of the others as `pruned_count`.
      */
     async handle(context) {
       const { thread_ids, strategy } = await context.body();
@@ -330,6 +333,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     events: ["threads:read", "threads:create"],
     response: "Thread",
     errors: [409],
+    /** Copies the thread and responds with the new one, or with 409 if the thread is unknown. */
     async handle(context) {
       return createThreadResponse(context, await context.resources.threads.copy(readThreadId(context)));
     },
@@ -351,7 +355,10 @@ export const THREAD_ROUTES: readonly Route[] = [
     response: "Thread",
     no_content: "Changed (`Prefer: return=minimal`)",
     errors: [404],
-    /** Updates the thread and responds with it, or with 204 if the header `Prefer` has `return=minimal`. */
+    /**
+     * Merges `metadata` into the thread, and sets its time to live if the body has a `ttl`. Responds with the thread, or with 204 if
+     * the header `Prefer` has `return=minimal`; 404 for an unknown thread.
+     */
     async handle(context) {
       const thread_id = readThreadId(context);
       const patch = await context.body();
@@ -365,6 +372,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     summary: "Delete a thread with its runs and checkpoints",
     events: ["threads:delete"],
     errors: [404],
+    /** Deletes the thread, stops its active runs, and responds 204, or 404 for an unknown thread. */
     async handle(context) {
       await context.resources.threads.delete(readThreadId(context));
       return noContentResponse();
@@ -375,7 +383,10 @@ export const THREAD_ROUTES: readonly Route[] = [
     ...readOptions,
     query: stateQuery,
     response: "ThreadState",
-    /** Responds with the current state. `select` names its fields. */
+    /**
+     * Responds with the current state, also before the first run: then its values are empty. `select` names its fields, by default
+     * all. Responds 404 for an unknown thread.
+     */
     async handle(context) {
       const { select, ...options } = context.query();
       return jsonResponse(
@@ -390,7 +401,8 @@ export const THREAD_ROUTES: readonly Route[] = [
     response: "UpdatedState",
     errors: [404, 409],
     /**
-     * Changes the state and responds with the new checkpoint, as `checkpoint` and as `configurable`, without its map.
+     * Stores a changed state and responds with its checkpoint, as `checkpoint` and as `configurable`, without its map. Responds 404
+     * for an unknown thread or checkpoint, 400 if no graph has run there, 409 while a run is active, and 422 if the graph refuses it.
      */
     async handle(context) {
       const thread_id = readThreadId(context);
@@ -405,7 +417,10 @@ export const THREAD_ROUTES: readonly Route[] = [
     events: ["threads:update"],
     body: statePatch,
     errors: [404],
-    /** Merges `metadata` into the metadata of the newest checkpoint and responds 204. */
+    /**
+     * Merges `metadata` into the metadata of the newest checkpoint, shallowly, and responds 204. Responds 404 for an unknown thread
+     * and for one without a state, and 422 for a member that the service sets.
+     */
     async handle(context) {
       const thread_id = readThreadId(context);
       const { metadata = {} } = await context.body();
@@ -418,7 +433,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     ...readOptions,
     query: stateQuery,
     response: "ThreadState",
-    /** Responds with the state at the checkpoint. `select` names its fields. */
+    /** Responds with the state at the checkpoint, or 404. `select` names its fields, by default all. */
     async handle(context) {
       const checkpoint_id = readPathSegment(context, "checkpoint_id");
       const { select, ...options } = context.query();
@@ -432,7 +447,9 @@ export const THREAD_ROUTES: readonly Route[] = [
     ...readOptions,
     body: checkpointStateQuery,
     response: "ThreadState",
-    /** Responds with the state at the checkpoint in the body; creates nothing. `select` names its fields. */
+    /**
+     * Responds with the state at the checkpoint in the body, or 404; creates nothing. `select` names its fields, by default all.
+     */
     async handle(context) {
       const { checkpoint, select, ...options } = await context.body();
       const state = await context.resources.threads.stateAt(readThreadId(context), checkpoint, options);
@@ -470,8 +487,8 @@ export const THREAD_ROUTES: readonly Route[] = [
     response: "stream",
     response_headers: ["Location"],
     /**
-     * Streams the frames of the thread's runs after `Last-Event-ID`, without it only new ones, in the modes of
-     * `stream_mode` and `stream_modes`.
+     * Streams the frames of the thread's runs after `Last-Event-ID`, without it only new ones, in the modes of `stream_mode` and
+     * `stream_modes` together, by default `run_modes`. Ends when the thread is deleted. Responds 404 for an unknown thread.
      */
     async handle(context) {
       const thread_id = readThreadId(context);

@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { systemEnvironment } from "../../../lib/environment.ts";
+import type { Executor } from "../../../lib/executor/contract.ts";
+import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import { type FunctionJob, fromFunctions } from "../../../lib/mod.ts";
 import type { ClaimRequest, CreateRun, Scope } from "../../../lib/storage/mod.ts";
 import { testClock } from "../../suite/kit.ts";
@@ -43,6 +45,56 @@ describe("a worker near a lost lease", () => {
     settle.resolve();
     await advanceUntil(clock, async () => (await runs.get(thread_id, run_id)).status === "success");
     assert.deepEqual(log, ["begins 1", "ends 1", "begins 2", "ends 2"]);
+  });
+
+  it("ends an attempt whose lease is lost while it reads for its end", async () => {
+    const clock = testClock();
+    let behind_ms = 0;
+    const failure = Promise.withResolvers<void>();
+    const begun: number[] = [];
+    const { storage, faults, share } = createFaultyStorage();
+    /** Puts a checkpoint, and runs until it is stopped. */
+    const begin = recordStates(async function* (_job, signal) {
+      yield { type: "state", values: { step: 1 }, next: [], tasks: [] };
+      await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    });
+    const executor: Executor = {
+      graphs: () => [{ graph_id: "agent" }],
+      async *execute(job, signal, environment) {
+        begun.push(job.attempt);
+        if (job.attempt === 1) yield* begin(job, signal, environment);
+        await failure.promise;
+        throw new Error("fails");
+      },
+    };
+    const environment = { ...clock, now: () => clock.now() + behind_ms };
+    await using kit = await createClockedService(clock, { storage, worker, environment, executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const { run_id } = await runs.create(thread_id, { assistant_id: "agent", input: {} });
+    const { storage: real } = share();
+    const at = { ns: "", run_id };
+    await advanceUntil(
+      clock,
+      async () => (await real.getCheckpoint({ deployment: "default" }, thread_id, at)) !== null,
+    );
+    // The end of a later attempt reads the newest checkpoint, so the run needs a second one.
+    faults.renewLease = () => null;
+    faults.claimRun = (_call, [scope, request]) => {
+      const now = clock.now() + 2 * LEASE_MS;
+      return real.claimRun(scope as Scope, { ...(request as ClaimRequest), now, lease_until: now + LEASE_MS });
+    };
+    await advanceUntil(clock, () => begun.length === 2);
+    delete faults.claimRun;
+    // The process stands still during the read for longer than the lease lasts.
+    faults.getCheckpoint = async (call) => {
+      const checkpoint = await call();
+      behind_ms = 5 * LEASE_MS;
+      return checkpoint;
+    };
+    failure.resolve();
+    await advanceUntil(clock, async () => (await runs.get(thread_id, run_id)).status === "error");
+    assert.deepEqual(begun, [1, 2]);
   });
 
   it("starts no run with its creation after a stall, before it has checked its leases", async () => {

@@ -155,5 +155,18 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteAssistant(here, "b", { delete_threads: false }), true);
       assert.equal(await countThreads(storage, here, {}), 4);
     });
+
+    test("keeps the threads that name an assistant which does not exist", async (storage) => {
+      const assistant = await createAssistant(storage);
+      await createThread(storage, "t1", { assistant_id: "a" });
+      assert.equal((await createPendingRun(storage, assistant, "t1", "r1")).kind, "created");
+      await createThread(storage, "t2", { assistant_id: "unknown" });
+      assert.equal(await storage.deleteAssistant(here, "a", { delete_threads: false }), true);
+      for (const assistant_id of ["a", "unknown"]) {
+        assert.equal(await storage.deleteAssistant(here, assistant_id, { delete_threads: true }), false);
+        assert.equal(await countThreads(storage, here, { metadata: { assistant_id } }), 1);
+      }
+      assert.ok(await storage.getRun(here, "r1"));
+    });
   });
 }

@@ -134,8 +134,8 @@ const invalidRequest = (message: string): McpError => new McpError("request", me
 const DEFAULT_MAX_BATCH = 50;
 
 /**
- * Returns the messages of a batch; null for a single message. Throws an McpError for a version without batches, and for an empty or too
- * long list.
+ * Returns the messages of a batch, not validated; null for a single message. Throws an McpError with status 400 for a version
+ * without batches, and for an empty or too long list.
  */
 export function readBatch(
   body: unknown,
@@ -190,8 +190,8 @@ interface CheckedMethod {
 }
 
 /**
- * Returns the method, and the capabilities that the session has, or none. Throws an McpError for an unsupported version
- * or method.
+ * Returns the method, and the capabilities that the session has, or none. Throws an McpError for an unsupported version (status
+ * 400), and for an unsupported method (status 200).
  */
 function checkLegacy({ method: name }: RequestMessage, headers: Headers): CheckedMethod {
   const version = headers.get("mcp-protocol-version");
@@ -206,8 +206,8 @@ function checkLegacy({ method: name }: RequestMessage, headers: Headers): Checke
 }
 
 /**
- * Returns the method and the capabilities of the request. Throws an McpError for missing members, headers that differ from the
- * body, and an unsupported version or method.
+ * Returns the method and the capabilities of the request. Throws an McpError with status 400 for missing members, headers that
+ * differ from the body, and an unsupported version, and with 404 for an unsupported method.
  */
 function checkModern({ method: name, meta }: RequestMessage, headers: Headers): CheckedMethod {
   const version = meta?.protocolVersion ?? null;
@@ -277,8 +277,9 @@ export function checkHeader(headers: Headers, name: string, body: string): void 
 }
 
 /**
- * Creates the message of a result in the form of the request's version. A modern one is `complete` unless the result
- * says otherwise, and names the server. `extraMeta` is added to `_meta`.
+ * Creates the message of a result in the form of the request's version. A modern one is `complete` unless the result says
+ * otherwise, and names the server in `_meta`. Pass further members of `_meta` as `extraMeta`: it replaces a `_meta` in `result`,
+ * always for a modern version, and for others unless it is empty.
  */
 export function toResultMessage(request: McpRequestHeader, result: JsonObject, extraMeta: JsonObject = {}): JsonObject {
   const { id, isModern } = request;

@@ -65,6 +65,35 @@ insert into assistant_versions (deployment, assistant_id, version, graph_id, nam
 --   CORRELATED SCALAR SUBQUERY
 --     SEARCH v USING COVERING INDEX sqlite_autoindex_assistant_versions_1 (deployment=? AND assistant_id=?)
 
+-- markAssistant
+-- (deployment text, assistant_id text)
+update "assistants" set "revision" = -1 where "deployment" = ? and "assistant_id" = ? and true
+--   SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+
+-- markAssistant (filtered)
+-- (deployment text, assistant_id text, filter text)
+update "assistants" set "revision" = -1 where "deployment" = ? and "assistant_id" = ? and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(assistants.metadata) m
+      where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
+        when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
+        when 'list' then m.type = 'array'
+        else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
+      end))
+-- Postgres:
+update "assistants" set "revision" = -1 where "deployment" = $1::text and "assistant_id" = $2::text and not exists (select 1 from json_array_elements(replace(replace(replace($3::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
+      select 1 from json_each(replace(replace(replace(assistants.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
+        when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
+        when 'list' then json_typeof(m.value) = 'array'
+        else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
+          where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
+      end))
+--   SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+--   CORRELATED SCALAR SUBQUERY
+--     SCAN c VIRTUAL TABLE INDEX 1:
+--     CORRELATED SCALAR SUBQUERY
+--       SCAN m VIRTUAL TABLE INDEX 1:
+--       CORRELATED SCALAR SUBQUERY
+--         SCAN e VIRTUAL TABLE INDEX 1:
+
 -- selectAssistant
 -- (deployment text, assistant_id text)
 select * from "assistants" where "deployment" = ? and "assistant_id" = ? and true

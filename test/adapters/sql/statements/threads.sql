@@ -14,7 +14,8 @@ delete from labels where kind in ('thread', 'values') and not exists (select 1 f
 delete from feedback_tokens where run_id in (select run_id from runs where deployment = ? and thread_id in (
       select thread_id from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
-    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and exists (select 1 from assistants a
+    where a.deployment = ? and a.assistant_id = ? and a.revision = -1)
     and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(threads.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -25,7 +26,8 @@ delete from feedback_tokens where run_id in (select run_id from runs where deplo
 delete from feedback_tokens where run_id in (select run_id from runs where deployment = $1::text and thread_id in (
       select thread_id from threads where deployment = $2::text and thread_id in (select row_id from labels where deployment = $3::text and kind = 'thread'
     and path_hash = $4::bigint and value_hash = $5::bigint) and strpos(threads.metadata, $6::text) > 0
-    and not exists (select 1 from assistants a where a.deployment = $7::text and a.assistant_id = $8::text)
+    and exists (select 1 from assistants a
+    where a.deployment = $7::text and a.assistant_id = $8::text and a.revision = -1)
     and not exists (select 1 from json_array_elements(replace(replace(replace($9::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(threads.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -37,11 +39,10 @@ delete from feedback_tokens where run_id in (select run_id from runs where deplo
 --   LIST SUBQUERY
 --     SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 --     LIST SUBQUERY
+--       SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --       SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --       LIST SUBQUERY
 --         SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---       SCALAR SUBQUERY
---         SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --       CORRELATED SCALAR SUBQUERY
 --         SCAN c VIRTUAL TABLE INDEX 1:
 --         CORRELATED SCALAR SUBQUERY
@@ -54,23 +55,27 @@ delete from feedback_tokens where run_id in (select run_id from runs where deplo
 delete from call_entries where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id in (
       select thread_id from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
-    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and exists (select 1 from assistants a
+    where a.deployment = ? and a.assistant_id = ? and a.revision = -1)
     and true)) and u.call_id is not null and u.ended_at is null) and (deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id in (
       select thread_id from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
-    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and exists (select 1 from assistants a
+    where a.deployment = ? and a.assistant_id = ? and a.revision = -1)
     and true)) and u.call_id is not null and u.ended_at is null))
 -- Postgres:
 delete from call_entries where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = $1::text and thread_id in (
       select thread_id from threads where deployment = $2::text and thread_id in (select row_id from labels where deployment = $3::text and kind = 'thread'
     and path_hash = $4::bigint and value_hash = $5::bigint) and strpos(threads.metadata, $6::text) > 0
-    and not exists (select 1 from assistants a where a.deployment = $7::text and a.assistant_id = $8::text)
+    and exists (select 1 from assistants a
+    where a.deployment = $7::text and a.assistant_id = $8::text and a.revision = -1)
     and true)) and u.call_id is not null and u.ended_at is null) and (deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = $9::text and thread_id in (
       select thread_id from threads where deployment = $10::text and thread_id in (select row_id from labels where deployment = $11::text and kind = 'thread'
     and path_hash = $12::bigint and value_hash = $13::bigint) and strpos(threads.metadata, $14::text) > 0
-    and not exists (select 1 from assistants a where a.deployment = $15::text and a.assistant_id = $16::text)
+    and exists (select 1 from assistants a
+    where a.deployment = $15::text and a.assistant_id = $16::text and a.revision = -1)
     and true)) and u.call_id is not null and u.ended_at is null))
 --   SEARCH call_entries USING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=?)
 --   LIST SUBQUERY
@@ -80,21 +85,19 @@ delete from call_entries where run_id in (select u.run_id from runs u where u.ru
 --       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 --         LIST SUBQUERY
+--           SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --           SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --           LIST SUBQUERY
 --             SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---           SCALAR SUBQUERY
---             SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   LIST SUBQUERY
 --     SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --     LIST SUBQUERY
 --       SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 --       LIST SUBQUERY
+--         SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --         SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --         LIST SUBQUERY
 --           SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---         SCALAR SUBQUERY
---           SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --     CREATE BLOOM FILTER
 
 -- deleteOfAssistant ({"statement":"deleteCallsOfRuns","filtered":false})
@@ -102,23 +105,27 @@ delete from call_entries where run_id in (select u.run_id from runs u where u.ru
 delete from calls where first_run in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id in (
       select thread_id from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
-    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and exists (select 1 from assistants a
+    where a.deployment = ? and a.assistant_id = ? and a.revision = -1)
     and true)) and u.call_id is not null and u.ended_at is null) and (deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id in (
       select thread_id from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
-    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and exists (select 1 from assistants a
+    where a.deployment = ? and a.assistant_id = ? and a.revision = -1)
     and true)) and u.call_id is not null and u.ended_at is null))
 -- Postgres:
 delete from calls where first_run in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = $1::text and thread_id in (
       select thread_id from threads where deployment = $2::text and thread_id in (select row_id from labels where deployment = $3::text and kind = 'thread'
     and path_hash = $4::bigint and value_hash = $5::bigint) and strpos(threads.metadata, $6::text) > 0
-    and not exists (select 1 from assistants a where a.deployment = $7::text and a.assistant_id = $8::text)
+    and exists (select 1 from assistants a
+    where a.deployment = $7::text and a.assistant_id = $8::text and a.revision = -1)
     and true)) and u.call_id is not null and u.ended_at is null) and (deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = $9::text and thread_id in (
       select thread_id from threads where deployment = $10::text and thread_id in (select row_id from labels where deployment = $11::text and kind = 'thread'
     and path_hash = $12::bigint and value_hash = $13::bigint) and strpos(threads.metadata, $14::text) > 0
-    and not exists (select 1 from assistants a where a.deployment = $15::text and a.assistant_id = $16::text)
+    and exists (select 1 from assistants a
+    where a.deployment = $15::text and a.assistant_id = $16::text and a.revision = -1)
     and true)) and u.call_id is not null and u.ended_at is null))
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
 --   LIST SUBQUERY
@@ -128,21 +135,19 @@ delete from calls where first_run in (select u.run_id from runs u where u.run_id
 --       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 --         LIST SUBQUERY
+--           SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --           SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --           LIST SUBQUERY
 --             SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---           SCALAR SUBQUERY
---             SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   LIST SUBQUERY
 --     SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --     LIST SUBQUERY
 --       SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 --       LIST SUBQUERY
+--         SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --         SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --         LIST SUBQUERY
 --           SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---         SCALAR SUBQUERY
---           SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --     CREATE BLOOM FILTER
 --   SEARCH call_tokens USING COVERING INDEX call_tokens_call (deployment=? AND thread_id=? AND call_id=?)
 --   SEARCH call_events USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
@@ -154,14 +159,16 @@ update calls set due_at = created_at, position = null where (deployment, thread_
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id in (
       select thread_id from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
-    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and exists (select 1 from assistants a
+    where a.deployment = ? and a.assistant_id = ? and a.revision = -1)
     and true)) and u.call_id is not null and u.ended_at is null)) and ended_at is null
 -- Postgres:
 update calls set due_at = created_at, position = null where (deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = $1::text and thread_id in (
       select thread_id from threads where deployment = $2::text and thread_id in (select row_id from labels where deployment = $3::text and kind = 'thread'
     and path_hash = $4::bigint and value_hash = $5::bigint) and strpos(threads.metadata, $6::text) > 0
-    and not exists (select 1 from assistants a where a.deployment = $7::text and a.assistant_id = $8::text)
+    and exists (select 1 from assistants a
+    where a.deployment = $7::text and a.assistant_id = $8::text and a.revision = -1)
     and true)) and u.call_id is not null and u.ended_at is null)) and ended_at is null
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
 --   LIST SUBQUERY
@@ -171,11 +178,10 @@ update calls set due_at = created_at, position = null where (deployment, thread_
 --       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 --         LIST SUBQUERY
+--           SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --           SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --           LIST SUBQUERY
 --             SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---           SCALAR SUBQUERY
---             SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 
 -- deleteOfAssistant ({"statement":"deleteTracesOfRuns","filtered":false})
 -- (deployment text, deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text)
@@ -344,18 +350,20 @@ delete from "threads" where deployment = $1::text and thread_id = $2::text and n
 -- (deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text)
 delete from "threads" where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
-    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and exists (select 1 from assistants a
+    where a.deployment = ? and a.assistant_id = ? and a.revision = -1)
     and true
 -- Postgres:
 delete from "threads" where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
     and path_hash = $3::bigint and value_hash = $4::bigint) and strpos(threads.metadata, $5::text) > 0
-    and not exists (select 1 from assistants a where a.deployment = $6::text and a.assistant_id = $7::text)
+    and exists (select 1 from assistants a
+    where a.deployment = $6::text and a.assistant_id = $7::text and a.revision = -1)
     and true
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
 --     SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
 --   SCALAR SUBQUERY
---     SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+--     SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
 --   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
@@ -368,7 +376,8 @@ delete from "threads" where deployment = $1::text and thread_id in (select row_i
 -- (deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text, filter text)
 delete from "threads" where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
-    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and exists (select 1 from assistants a
+    where a.deployment = ? and a.assistant_id = ? and a.revision = -1)
     and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(threads.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -378,7 +387,8 @@ delete from "threads" where deployment = ? and thread_id in (select row_id from 
 -- Postgres:
 delete from "threads" where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
     and path_hash = $3::bigint and value_hash = $4::bigint) and strpos(threads.metadata, $5::text) > 0
-    and not exists (select 1 from assistants a where a.deployment = $6::text and a.assistant_id = $7::text)
+    and exists (select 1 from assistants a
+    where a.deployment = $6::text and a.assistant_id = $7::text and a.revision = -1)
     and not exists (select 1 from json_array_elements(replace(replace(replace($8::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(threads.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -390,7 +400,7 @@ delete from "threads" where deployment = $1::text and thread_id in (select row_i
 --   LIST SUBQUERY
 --     SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
 --   SCALAR SUBQUERY
---     SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+--     SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
 --     CORRELATED SCALAR SUBQUERY
@@ -424,7 +434,8 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
     select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
-    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and exists (select 1 from assistants a
+    where a.deployment = ? and a.assistant_id = ? and a.revision = -1)
     and true
       and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
@@ -433,16 +444,16 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
     select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
     and path_hash = $3::bigint and value_hash = $4::bigint) and strpos(threads.metadata, $5::text) > 0
-    and not exists (select 1 from assistants a where a.deployment = $6::text and a.assistant_id = $7::text)
+    and exists (select 1 from assistants a
+    where a.deployment = $6::text and a.assistant_id = $7::text and a.revision = -1)
     and true
       and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
+--   SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
 --     SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---   SCALAR SUBQUERY
---     SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   USE TEMP B-TREE FOR GROUP BY
 
 -- keepClaimCountsOfAssistant (filtered)
@@ -450,7 +461,8 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
     select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
-    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and exists (select 1 from assistants a
+    where a.deployment = ? and a.assistant_id = ? and a.revision = -1)
     and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(threads.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -464,7 +476,8 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
     select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
     and path_hash = $3::bigint and value_hash = $4::bigint) and strpos(threads.metadata, $5::text) > 0
-    and not exists (select 1 from assistants a where a.deployment = $6::text and a.assistant_id = $7::text)
+    and exists (select 1 from assistants a
+    where a.deployment = $6::text and a.assistant_id = $7::text and a.revision = -1)
     and not exists (select 1 from json_array_elements(replace(replace(replace($8::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(threads.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -475,11 +488,10 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
       and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
+--   SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY
 --     SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---   SCALAR SUBQUERY
---     SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
 --     CORRELATED SCALAR SUBQUERY
