@@ -133,7 +133,8 @@ describe("suspended runs", () => {
     });
     // These are the claim, which the end of another run may include, the journal entry and the end.
     assert.ok(cost.batches <= 3.5 * 301, `${cost.batches} batches`);
-    assert.ok(cost.reads <= 10 * 301, `${cost.reads} reads`);
+    // One of them reads the sums of the trace so far.
+    assert.ok(cost.reads <= 11 * 301, `${cost.reads} reads`);
   });
 });
 
