@@ -188,23 +188,24 @@ update calls set due_at = created_at, position = null where (deployment, thread_
 delete from run_traces where run_id in (select run_id from runs where deployment = ? and thread_id in (
       select thread_id from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
-    and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
+    and exists (select 1 from assistants a
+    where a.deployment = ? and a.assistant_id = ? and a.revision = -1)
     and true))
 -- Postgres:
 delete from run_traces where run_id in (select run_id from runs where deployment = $1::text and thread_id in (
       select thread_id from threads where deployment = $2::text and thread_id in (select row_id from labels where deployment = $3::text and kind = 'thread'
     and path_hash = $4::bigint and value_hash = $5::bigint) and strpos(threads.metadata, $6::text) > 0
-    and not exists (select 1 from assistants a where a.deployment = $7::text and a.assistant_id = $8::text)
+    and exists (select 1 from assistants a
+    where a.deployment = $7::text and a.assistant_id = $8::text and a.revision = -1)
     and true))
 --   SEARCH run_traces USING PRIMARY KEY (run_id=?)
 --   LIST SUBQUERY
 --     SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 --     LIST SUBQUERY
+--       SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --       SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --       LIST SUBQUERY
 --         SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---       SCALAR SUBQUERY
---         SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   SEARCH run_trace_contents USING COVERING INDEX sqlite_autoindex_run_trace_contents_1 (run_id=?)
 --   SEARCH run_trace_parts USING COVERING INDEX sqlite_autoindex_run_trace_parts_1 (run_id=?)
 
