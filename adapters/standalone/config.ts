@@ -71,6 +71,7 @@ const SERVICE_OPTIONS = [
   "auth",
   "worker",
   "limits",
+  "steps",
   "retention",
   "feedback",
   "usage",
