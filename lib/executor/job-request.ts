@@ -369,7 +369,9 @@ class UnknownInterruptError extends ResumeError {
   ) {
     const missing = interrupt_ids.length > 0 ? `the interrupt ${interrupt_ids.join(", ")} is` : "the breakpoint is";
     const problem = {
-      not_pending: code ? `${missing} not open any more` : `there is no open interrupt ${interrupt_ids.join(", ")}`,
+      not_pending: code
+        ? `${missing} not open any more`
+        : `there is no open interrupt ${interrupt_ids.join(", ")}`.trimEnd(),
       empty_map: "the map names no interrupt",
       ambiguous: `${pending_ids.length} interrupts are open, give a map of their ids to answers`,
     }[reason];
@@ -388,12 +390,13 @@ export const createInterruptGoneError = (missing: readonly InterruptRef[], pendi
 
 /**
  * Returns the error of a resume value with `strict_resume`: for an empty map, for ids that are not pending, and for a single
- * value while several interrupts are pending. Returns null for any other value, also for a single one while none is pending.
+ * value unless exactly one interrupt is pending. Returns null for any other value.
  */
 export function findResumeMismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
   const pending = [...new Set(open)].sort();
   const answers = isObject(resume) && Object.keys(resume).length === 0 ? resume : toResumeMap(resume, new Set(open));
-  if (!answers) return findAmbiguousResume(pending);
+  if (!answers)
+    return pending.length === 0 ? new UnknownInterruptError("not_pending", [], []) : findAmbiguousResume(pending);
   const unknownIds = Object.keys(answers).filter((id) => !pending.includes(id));
   if (unknownIds.length > 0) return new UnknownInterruptError("not_pending", unknownIds.sort(), pending);
   return Object.keys(answers).length === 0 ? new UnknownInterruptError("empty_map", [], pending) : null;
