@@ -8,8 +8,10 @@ export interface AgentJsonSchemas {
   readonly context: JsonObject | null;
   readonly resume: JsonObject | null;
   readonly values: JsonObject | null;
-  /** True if the server refuses runs whose input and context do not fit. The schemas of a LangGraph.js graph only describe them. */
-  readonly is_validated: boolean;
+  /** True if the server refuses runs whose input does not fit. The schema of a LangGraph.js graph only describes it. */
+  readonly validates_input: boolean;
+  /** True if the server refuses runs whose context does not fit. */
+  readonly validates_context: boolean;
 }
 
 /** An OpenAPI document. */
@@ -77,13 +79,13 @@ const createUuidSchema = (base: JsonObject): JsonObject => ({
  * place of the schema in the document.
  */
 function createRunSchema(base: JsonObject, agent: AgentJsonSchemas, pointer: string): JsonObject {
-  const { graph_id, is_validated } = agent;
+  const { graph_id, validates_input, validates_context } = agent;
   const { required = [] } = base as { readonly required?: readonly string[] };
   const properties = base["properties"] as JsonObject;
   const at = (path: string): string => `${pointer}/properties/${path}`;
   const requiredContext = agent.context?.["required"];
-  const isContextRequired = is_validated && Array.isArray(requiredContext) && requiredContext.length > 0;
-  const input = agent.input && relocate(agent.input, at(is_validated ? "input" : "input/anyOf/0"));
+  const isContextRequired = validates_context && Array.isArray(requiredContext) && requiredContext.length > 0;
+  const input = agent.input && relocate(agent.input, at(validates_input ? "input" : "input/anyOf/0"));
   const context = agent.context && relocate(agent.context, at(isContextRequired ? "context" : "context/anyOf/0"));
   return {
     ...base,
@@ -91,7 +93,7 @@ function createRunSchema(base: JsonObject, agent: AgentJsonSchemas, pointer: str
     properties: {
       ...properties,
       assistant_id: { type: "string", const: graph_id },
-      ...(input ? { input: is_validated ? input : { anyOf: [input, NULL] } } : {}),
+      ...(input ? { input: validates_input ? input : { anyOf: [input, NULL] } } : {}),
       ...(context ? { context: isContextRequired ? context : { anyOf: [omitRequired(context), NULL] } } : {}),
       ...(agent.resume
         ? { command: createCommandSchema(properties["command"] as JsonObject, agent.resume, at("command")) }
@@ -99,7 +101,7 @@ function createRunSchema(base: JsonObject, agent: AgentJsonSchemas, pointer: str
     },
     required: [...required, ...(isContextRequired ? ["context"] : [])],
     // A run that answers needs no input. Generators of types take `anyOf` beside properties for any value, and ignore this.
-    ...(is_validated && input ? { if: { required: ["command"] }, else: { required: ["input"] } } : {}),
+    ...(validates_input && input ? { if: { required: ["command"] }, else: { required: ["input"] } } : {}),
   };
 }
 

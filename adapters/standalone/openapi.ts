@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import process from "node:process";
+import type { Schema } from "../../lib/executor/agent-types.ts";
 import { toJsonSchema } from "../../lib/executor/json-schemas.ts";
 import { createRouteTable, isDisabledBy } from "../../lib/http/route-table.ts";
 import { ROUTES } from "../../lib/http/routes/mod.ts";
@@ -136,15 +137,21 @@ async function readAgentSchemas(executor: Executor): Promise<readonly AgentJsonS
   const agents: AgentJsonSchemas[] = [];
   for (const { graph_id, schemas } of executor.graphs()) {
     const declared = await executor.state?.(graph_id)?.schemas(graph_id);
+    // That of a graph describes the context with its defaults filled in. What the server accepts may lack them.
+    const context = await findJsonSchema(schemas?.context);
     agents.push({
       graph_id,
       input: declared?.input_schema ?? null,
-      context: declared?.context_schema ?? null,
+      context: context ?? declared?.context_schema ?? null,
       values: declared?.output_schema ?? null,
-      // A schema without a JSON Schema, for example of valibot without its converter, allows any answer here.
-      resume: schemas?.resume ? await toJsonSchema(schemas.resume, `${graph_id}: resume`).catch(() => null) : null,
-      is_validated: schemas !== undefined,
+      resume: await findJsonSchema(schemas?.resume),
+      validates_input: schemas?.input !== undefined,
+      validates_context: context !== null,
     });
   }
   return agents;
 }
+
+/** Resolves with the JSON Schema of what a schema accepts; null without a schema, and for one without a JSON Schema. */
+const findJsonSchema = async (schema: Schema | undefined): Promise<JsonObject | null> =>
+  schema ? await toJsonSchema(schema, "schema").catch(() => null) : null;

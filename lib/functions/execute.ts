@@ -78,6 +78,7 @@ export function* execute(
       eventQueue,
       signal,
       strict,
+      schemas: jobSchemas,
       environment,
       continuedCall,
       hasStoredState,

@@ -10,6 +10,7 @@ import type { Json, JsonObject } from "../json.ts";
 import type { FunctionEventQueue } from "./driver.ts";
 import { type DurableOperationsRuntime, openDurableOperations } from "./durable-operations.ts";
 import type { FunctionInvocation } from "./invocation.ts";
+import type { JobSchemas } from "./job-schemas.ts";
 import type { BaseFunctionJob, ContinuedCall, ThreadHead } from "./thread-head.ts";
 
 interface DurableCallRequest {
@@ -19,6 +20,7 @@ interface DurableCallRequest {
   readonly eventQueue: FunctionEventQueue;
   readonly signal: AbortSignal;
   readonly strict: boolean;
+  readonly schemas: Pick<JobSchemas, "checkArgument"> | null;
   readonly environment: Environment;
   /** The job that the function gets in a new call. */
   readonly functionJob: BaseFunctionJob;

@@ -39,6 +39,12 @@ export default defineConfig({
     tree: agent({ input: Tree }, ({ input }) => input.name),
     counter: agent({ state: z.object({ n: z.number().default(0) }) }, ({ state }) => ({ n: state.n + 1 })),
     graph,
+    priced: new StateGraph(
+      Annotation.Root({ topic: Annotation<string>() }),
+      { context: z.object({ tier: z.enum(["free", "pro"]), limit: z.number().default(10) }) },
+    )
+      .addNode("write", ({ topic }) => ({ topic }))
+      .addEdge(START, "write"),
     "two words": () => "Hello",
   },
   database: ":memory:",
@@ -72,6 +78,9 @@ const REQUESTS: readonly (readonly [title: string, body: JsonObject, isValid: bo
   ["no input without a schema of it", { assistant_id: "counter" }, true],
   ["the input of a graph", { assistant_id: "graph", input: { topic: "t" } }, true],
   ["null as input of a graph", { assistant_id: "graph", input: null }, true],
+  ["the context of a graph without its default", { assistant_id: "priced", input: { topic: "t" }, ...pro }, true],
+  ["no context of a graph", { assistant_id: "priced", input: { topic: "t" } }, false],
+  ["a wrong context of a graph", { assistant_id: "priced", input: { topic: "t" }, context: { tier: "gold" } }, false],
   ["any input without schemas", { assistant_id: "two words", input: { messages: "Hi" } }, true],
   ["a field of another type", { assistant_id: "counter", metadata: 5 }, false],
   ["an unknown stream mode", { assistant_id: "counter", stream_mode: "token" }, false],
@@ -184,7 +193,7 @@ describe("greenroom openapi", () => {
   it("gives agents with similar names different schemas", () => {
     const agents = ["a b", "a/b", "a_b"].map((graph_id) => {
       const none = { input: null, context: null, resume: null, values: null };
-      return { ...none, graph_id, is_validated: false };
+      return { ...none, graph_id, validates_input: false, validates_context: false };
     });
     const package_ = JSON.parse(readFileSync(join(root, "lib/http/openapi.json"), "utf8")) as Document;
     const { schemas } = addAgentSchemas(package_, agents).components;
