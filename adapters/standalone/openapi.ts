@@ -6,7 +6,7 @@ import type { Schema } from "../../lib/executor/agent-types.ts";
 import { toJsonSchema } from "../../lib/executor/json-schemas.ts";
 import { createRouteTable, isDisabledBy } from "../../lib/http/route-table.ts";
 import { ROUTES } from "../../lib/http/routes/mod.ts";
-import type { JsonObject } from "../../lib/json.ts";
+import type { Json, JsonObject } from "../../lib/json.ts";
 import { ConfigError, type Executor, type HttpOptions } from "../../lib/mod.ts";
 import { type AgentJsonSchemas, addAgentSchemas, type Document } from "./agents-openapi.ts";
 import { describeUnknownOption, parseTokens } from "./arguments.ts";
@@ -126,7 +126,30 @@ async function omitDisabledRoutes(document: Document, http: HttpOptions): Promis
     await table.load(path);
     if (table.findRoutes(path).length > 0) paths[path] = operations as JsonObject;
   }
-  return { ...document, paths };
+  return omitUnusedComponents({ ...document, paths });
+}
+
+/** Returns a copy without the schemas, responses and examples that no path refers to, also through other ones. */
+function omitUnusedComponents(document: Document): Document {
+  const components = document.components as unknown as Readonly<Record<string, JsonObject>>;
+  const used = new Set<string>();
+  /** Adds the components that a part of the document refers to, and those that they refer to. */
+  const addUsed = (part: Json): void => {
+    for (const [, reference = ""] of JSON.stringify(part).matchAll(/"#\/components\/([^"]+)"/g)) {
+      if (used.has(reference)) continue;
+      used.add(reference);
+      const [kind = "", ...name] = reference.split("/");
+      addUsed(components[kind]?.[name.join("/").replaceAll("~1", "/").replaceAll("~0", "~")] ?? null);
+    }
+  };
+  addUsed(document.paths);
+  const isUsed = (kind: string, name: string): boolean =>
+    kind === "securitySchemes" || used.has(`${kind}/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`);
+  const entries = Object.entries(components).map(([kind, members]) => [
+    kind,
+    Object.fromEntries(Object.entries(members).filter(([name]) => isUsed(kind, name))),
+  ]);
+  return { ...document, components: Object.fromEntries(entries) as Document["components"] };
 }
 
 /**
