@@ -2,7 +2,6 @@
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import process from "node:process";
-import type { Schema } from "../../lib/executor/agent-types.ts";
 import { toJsonSchema } from "../../lib/executor/json-schemas.ts";
 import { createRouteTable, isDisabledBy } from "../../lib/http/route-table.ts";
 import { ROUTES } from "../../lib/http/routes/mod.ts";
@@ -176,5 +175,5 @@ async function readAgentSchemas(executor: Executor): Promise<readonly AgentJsonS
 }
 
 /** Resolves with the JSON Schema of what a schema accepts; null without a schema, and for one without a JSON Schema. */
-const findJsonSchema = async (schema: Schema | undefined): Promise<JsonObject | null> =>
+const findJsonSchema = async (schema: Parameters<typeof toJsonSchema>[0] | undefined): Promise<JsonObject | null> =>
   schema ? await toJsonSchema(schema, "schema").catch(() => null) : null;
