@@ -25,7 +25,7 @@ export interface ReadableFunction {
   readonly line: number;
   /** The name of the function, or of the variable or member that holds it. */
   readonly name: string;
-  /** The functions, classes and variables around it, from the outermost on, joined by dots. Empty at the top of a file. */
+  /** The functions, classes, variables and members around it, from the outermost on, joined by dots. Empty at the top of a file. */
   readonly owner: string;
   /** The code before the body. */
   readonly signature: string;
@@ -59,22 +59,19 @@ const readName = (node: ts.NamedDeclaration, tree: ts.SourceFile): string =>
 const findStatement = (node: ts.Node): ts.Node =>
   ts.isVariableDeclaration(node) && ts.isVariableStatement(node.parent.parent) ? node.parent.parent : node;
 
-/** Returns the name of a function, a class, or a variable whose value is an object; undefined for other nodes. */
-function readOwnerName(node: ts.Node, tree: ts.SourceFile): string | undefined {
-  const { parent } = node;
-  if (ts.isObjectLiteralExpression(node)) return ts.isVariableDeclaration(parent) ? readName(parent, tree) : undefined;
-  if (ts.isClassLike(node)) return readName(node, tree);
-  const named = isFunctionWithBody(node) && findNamedNode(node);
-  return named ? readName(named, tree) : undefined;
-}
+/** Returns true for what an owner is made of. An arrow function has the name of the variable or member that holds it. */
+const isOwner = (node: ts.Node): node is ts.NamedDeclaration =>
+  ts.isClassLike(node) ||
+  ts.isVariableDeclaration(node) ||
+  ts.isPropertyAssignment(node) ||
+  ts.isPropertyDeclaration(node) ||
+  (isFunctionWithBody(node) && !ts.isArrowFunction(node) && !ts.isFunctionExpression(node));
 
-/** Returns the names of the functions, classes and variables around a node, from the outermost on, joined by dots. */
+/** Returns the names of the functions, classes, variables and members around a node, from the outermost on, joined by dots. */
 function readOwner(node: ts.Node, tree: ts.SourceFile): string {
   const names: string[] = [];
-  for (let outer = node.parent; !ts.isSourceFile(outer); outer = outer.parent) {
-    const name = readOwnerName(outer, tree);
-    if (name !== undefined) names.unshift(name);
-  }
+  for (let outer = node.parent; !ts.isSourceFile(outer); outer = outer.parent)
+    if (isOwner(outer)) names.unshift(readName(outer, tree));
   return names.join(".");
 }
 

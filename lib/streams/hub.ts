@@ -286,6 +286,7 @@ class FrameCursor extends LogCursor<Frame, StoredFrame> {
   #hasNoted = false;
   protected override keepsPage = false;
 
+  /** `onLeave` is called if the subscriber leaves before the end of the run. A negative `after` counts as 0. */
   constructor(log: RunLog, after: number, onLeave?: () => void) {
     super(log, Math.max(0, after));
     this.#log = log;

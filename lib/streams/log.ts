@@ -102,6 +102,7 @@ export class PageReader<Stored extends Item> {
   readonly #texts = new WeakTextCache<Stored & { readonly data: string }>();
   #last: Promise<unknown> = Promise.resolve();
 
+  /** `limit` is shared with other logs: a page waits until its tick has room. */
   constructor(limit: TickBudget, getPosition: (item: Stored) => number) {
     this.#limit = limit;
     this.#getPosition = getPosition;
@@ -237,6 +238,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
   /** The position up to which the page reaches. */
   #readTo = 0;
 
+  /** Counts itself as a reader of the log until it leaves. `position` is that of the last item that the subscriber has. */
   constructor(log: RingLog<Emitted, Stored>, position: number) {
     this.#log = log;
     this.position = position;

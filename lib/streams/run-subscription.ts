@@ -207,6 +207,7 @@ function createRemoteRuns(options: RunSubscriptionOptions): RemoteRuns {
         read: () => read(runLog).catch((error: unknown) => warn(runLog.run_id, error)),
         getPosition: () => runLog.lastId,
         isNeeded: () => acceptsRemoteFrames(runLog) && runLog.hasSubscribers,
+        /** Stops to follow the run. The hub forgets its log, unless the run has ended or is executed here. */
         onIdle() {
           remoteRuns.delete(runLog);
           if (acceptsRemoteFrames(runLog)) hub.forget(runLog);

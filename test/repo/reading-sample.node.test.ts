@@ -54,10 +54,12 @@ class Cache {
     });
   }
 }
-const group = {
-  run: () => {
-    texts.clear();
-    texts.clear();
+const commands = {
+  cache: {
+    run: () => {
+      texts.clear();
+      texts.clear();
+    },
   },
 };`;
     assert.deepEqual(
@@ -67,7 +69,7 @@ const group = {
         ["Cache", "constructor", 11],
         ["Cache", "#clear", 16],
         ["Cache.#clear", "inner", 17],
-        ["group", "run", 28],
+        ["commands.cache", "run", 29],
       ],
     );
   });

@@ -283,6 +283,7 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     summary: "List the links of a run, oldest first, including expired ones",
     response: "FeedbackToken[]",
+    /** Responds with a page of the links of the run in the query; an empty list for an unknown run. */
     handle: async (context) =>
       jsonResponse(
         await context.resources.feedback.listTokens(

@@ -303,6 +303,7 @@ export function toErrorMessage({ code, message, data, id }: McpError, request_id
 export const toErrorResponse = (error: McpError, request_id: Json = null): Response =>
   jsonResponse(toErrorMessage(error, request_id), {}, error.status);
 
+/** Creates the error with status 400 that names the capabilities which the client lacks. */
 export const missingCapabilityError = (required: JsonObject): McpError =>
   new McpError("capability", "Missing required client capability", {
     status: 400,
