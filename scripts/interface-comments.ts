@@ -62,8 +62,8 @@ export function readInterfaceComments(sources: readonly Source[]): InterfaceComm
     walk(tree, (node) => {
       if (!isTypeDeclaration(node) || !node.name) return;
       const { members, bases } = readDeclaration(node);
-      const comments = [...members].map(
-        (member) => [member.name?.getText() ?? "", readDocComment(member, text)] as const,
+      const comments = [...members].flatMap((member) =>
+        member.name ? [[member.name.getText(), readDocComment(member, text)] as const] : [],
       );
       const type = { path, members: new Map(comments), bases: bases.flatMap(listTypeNames) };
       types.set(node.name.text, [...(types.get(node.name.text) ?? []), type]);

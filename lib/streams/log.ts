@@ -63,7 +63,7 @@ export class ChangeNotifier {
     this.#waiting.clear();
   }
 
-  /** Wakes one reader. */
+  /** Wakes one reader. Does nothing if it does not wait. */
   wake(reader: object): void {
     this.#waiting?.get(reader)?.resolve();
     this.#waiting?.delete(reader);
@@ -157,8 +157,8 @@ export abstract class RingLog<Emitted extends Item, Stored extends Item = Emitte
   /** The maximum size of `items`, in characters. */
   protected abstract get maxChars(): number;
   /**
-   * Returns a promise to await before a large batch is emitted if this tick has no room for it: many readers get it at the same
-   * time, and some create a text from it.
+   * Returns a promise to await before a large batch is emitted; undefined for other batches. It resolves once a tick has room, which
+   * it uses: many readers get the batch at the same time, and some create a text from it.
    */
   waitForTick(batch: readonly Emitted[]): Promise<void> | undefined {
     const size = batch.reduce((sum, item) => sum + getSize(item), 0);
@@ -208,7 +208,7 @@ export abstract class RingLog<Emitted extends Item, Stored extends Item = Emitte
   }
 }
 
-/** Returns the index of the first item above this position. */
+/** Returns the index of the first item above this position; the length of the list if there is none. */
 function findIndexAfter<Stored>(
   items: readonly Stored[],
   position: number,

@@ -131,6 +131,12 @@ describe("the comment of the interface", () => {
     assert.equal(findIn("read", STORE, text).interfaceComment, "Store.read: Reads a row.");
   });
 
+  it("is not that of the constructor of a base class", () => {
+    const base = "class Base {\n  /** Opens it. */\n  constructor() {}\n}";
+    const text = "class Texts extends Base {\n  constructor() {\n    super();\n    texts.clear();\n  }\n}";
+    assert.equal(findIn("constructor", base, text).interfaceComment, "");
+  });
+
   it("is empty for other functions", () => {
     assert.equal(findIn("read", STORE, `function read${READ}`).interfaceComment, "");
     assert.equal(findIn("read", STORE, `const store: Other = {\n  read${READ},\n};`).interfaceComment, "");
