@@ -135,10 +135,18 @@ function listUses(
   return uses;
 }
 
+/** Returns true for nodes whose value is that of an object in them: `(…)`, `a && …`, `a ? … : …`, and `{ ...… }`. */
+const passesValueOn = (node: ts.Node): boolean =>
+  ts.isParenthesizedExpression(node) ||
+  ts.isBinaryExpression(node) ||
+  ts.isConditionalExpression(node) ||
+  ts.isSpreadAssignment(node) ||
+  ts.isObjectLiteralExpression(node);
+
 /** Returns the type that the code around an object gives it: that of a variable, of a result, `satisfies` or `as`. */
 function findObjectType(object: ts.Node): ts.TypeNode | undefined {
   const { parent } = object;
-  if (ts.isParenthesizedExpression(parent)) return findObjectType(parent);
+  if (passesValueOn(parent)) return findObjectType(parent);
   if (ts.isReturnStatement(parent)) return ts.findAncestor(parent, ts.isFunctionLike)?.type;
   const isTyped =
     ts.isSatisfiesExpression(parent) ||

@@ -111,6 +111,7 @@ describe("the comment of the interface", () => {
     "the result of an arrow function": `const create = (): Store => ({\n  read${READ},\n});`,
     "a variable": `const store: Store = {\n  read${READ},\n};`,
     "an object that satisfies it": `const store = {\n  read${READ},\n} satisfies Partial<Store>;`,
+    "an object that is spread into it": `const store: Store = { ...(isOpen && {\n  read${READ},\n}) };`,
     "a function that is put into it": `function create(): Store {\n  function read${READ}\n  return { read };\n}`,
     "a type that extends it": `interface Wide extends Store {}\nconst store: Wide = {\n  read${READ},\n};`,
     "an alias": `type Narrow = Omit<Store, "remove">;\nconst store: Narrow = {\n  read${READ},\n};`,
@@ -150,8 +151,9 @@ describe("the routes of a handler", () => {
     const text = `
 async function submit(context) ${BODY}
 const shared = { access: "open", handle: submit } as const;
+const PATH = "/texts/:id";
 const ROUTES = [
-  define("get", "/texts/:id", { async handle(context) ${BODY} }),
+  define("get", PATH, { async handle(context) ${BODY} }),
   define("put", "/texts", { handle: async (context) => ${BODY} }),
   define("post", "/texts", { ...shared }),
   define("get", "/submit", { ...shared, summary: "Submit" }),

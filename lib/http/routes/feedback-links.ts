@@ -220,7 +220,7 @@ const THANK_YOU_HEADERS: HeaderValues = {
 /**
  * Stores feedback of a body or a query with a token, and responds with its id; a GET from a browser gets a page. A GET
  * of a prefetch or a subresource gets 204 and stores nothing. A repeated idempotency key stores nothing new. Throws
- * `too_large`, `not_found`, `gone` or an InputError, in this order.
+ * `too_large`, `not_found`, `gone` or an InputError, in this order, then `submission_key_reused` or `too_many`.
  */
 async function submitFeedback(context: RequestContext): Promise<Response> {
   const { request, service, params } = context;

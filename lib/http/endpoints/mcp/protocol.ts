@@ -151,7 +151,7 @@ export function readBatch(
 /** Proxies must not change event streams. */
 export const SSE_HEADERS = { "cache-control": "no-cache, no-transform" } as const;
 
-/** Parses a message of a client: a request, a notification or a reply. Throws an McpError for anything else. */
+/** Parses a message of a client: a request, a notification or a reply. Throws an McpError with status 400 for anything else. */
 export function readMessage(input: unknown): McpMessage {
   const toError = (): McpError => invalidRequest("Invalid Request: Invalid JSON-RPC message");
   if (!isFiniteJson(input)) throw toError();
@@ -221,7 +221,7 @@ function checkModern({ method: name, meta }: RequestMessage, headers: Headers): 
 }
 
 /**
- * Throws an McpError if the header is missing or names another tool or task than the parameters. Does nothing for
+ * Throws an McpError with status 400 if the header is missing or names another tool or task than the parameters. Does nothing for
  * methods without either.
  */
 function checkName(request: McpRequest, headers: Headers): void {
