@@ -18,6 +18,7 @@ export type ConfigurableOption =
   | "auth"
   | "worker"
   | "limits"
+  | "steps"
   | "retention"
   | "feedback"
   | "usage"

@@ -16,7 +16,10 @@
  */
 export type { Schema } from "../lib/executor/agent-types.ts";
 export type {
+  CheckedDuration,
   Duration,
+  DurationError,
+  DurationPart,
   EventAddress,
   FromJsonSchema,
   Infer,

@@ -112,7 +112,7 @@ export type {
   ToolRoleMessage,
   UsageMetadata,
 } from "./executor/message-types.ts";
-export type { Duration, StepName } from "./executor/step-names.ts";
+export type { CheckedDuration, Duration, DurationError, DurationPart, StepName } from "./executor/step-names.ts";
 export type {
   Feedback,
   FeedbackCreate,

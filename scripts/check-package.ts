@@ -1,6 +1,7 @@
 /**
  * Packs the package and installs it: alone, where npm must print no warning, and in a folder beside LangGraph. Serves projects from
- * there: on Node 22, and one, for a release each, also by `npm exec greenroom` and by `bunx --bun greenroom`. Runs the program of README.md
+ * there: on Node 22, and two, for a release each, also by `npm exec greenroom` and by `bunx --bun greenroom`; the one with a
+ * `greenroom.config.ts` also on Deno. Runs the program of README.md
  * in a new project. Then writes a project from a template, for a release from each, and develops it on Node and on Bun. Also imports
  * every export. Prints what failed; exit code 1 then.
  *
@@ -227,6 +228,7 @@ const PROJECTS: Readonly<Record<string, Expected>> = {
   template: [helloExchange],
   commonjs: [helloExchange, ["plain", "Hello", "earth", "earth."]],
   aliases: [helloExchange],
+  config: [helloExchange, ["graph", "Hello", "earth", "earth."]],
 };
 
 const install = ["install", "--prefer-offline", "--no-audit", "--no-fund"];
@@ -269,9 +271,11 @@ try {
       ["bunx", "--bun", "--no-install", "greenroom"],
     ];
     // test/adapters/standalone/loader.test.ts serves the others on each runtime, from the sources.
-    const some = ALL || project === "demo" ? ways : ways.slice(1, 2);
-    await Promise.all(some.map((way) => requireServing(project, way, expected)));
+    const some = ALL || project === "demo" || project === "config" ? ways : ways.slice(1, 2);
+    const denoWays = project === "config" ? [["deno", "run", "-A", bin]] : [];
+    await Promise.all([...some, ...denoWays].map((way) => requireServing(project, way, expected)));
   }
+  console.log("A greenroom.config.ts is served by the packed package on Node 24, on Node 22, on Bun and on Deno");
   const nodes = [env.PATH, `${join(folder, "old/node_modules/.bin")}${delimiter}${env.PATH}`];
   await runReadmeProgram(readFileSync("README.md", "utf8"), tarball, reader, nodes);
   console.log("The program of README.md runs in a new project, on Bun, Deno, Node 24 and Node 22");

@@ -21,8 +21,8 @@ interface JsonSchema {
 
 /** The options that greenroom.json has. The others are code. */
 const OPTIONS = [
-  ...["deployment", "public_base_url", "auth", "worker", "limits", "retention", "feedback", "usage", "webhooks"],
-  ...["http", "store", "checkpointer", "traces", "crons"],
+  ...["deployment", "public_base_url", "auth", "worker", "limits", "steps", "retention", "feedback"],
+  ...["usage", "webhooks", "http", "store", "checkpointer", "traces", "crons"],
 ];
 
 const moduleExport = (description: string): JsonSchema => ({

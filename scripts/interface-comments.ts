@@ -62,8 +62,8 @@ export function readInterfaceComments(sources: readonly Source[]): InterfaceComm
     walk(tree, (node) => {
       if (!isTypeDeclaration(node) || !node.name) return;
       const { members, bases } = readDeclaration(node);
-      const comments = [...members].map(
-        (member) => [member.name?.getText() ?? "", readDocComment(member, text)] as const,
+      const comments = [...members].flatMap((member) =>
+        member.name ? [[member.name.getText(), readDocComment(member, text)] as const] : [],
       );
       const type = { path, members: new Map(comments), bases: bases.flatMap(listTypeNames) };
       types.set(node.name.text, [...(types.get(node.name.text) ?? []), type]);
@@ -135,10 +135,18 @@ function listUses(
   return uses;
 }
 
+/** Returns true for nodes whose value is that of an object in them: `(…)`, `a && …`, `a ? … : …`, and `{ ...… }`. */
+const passesValueOn = (node: ts.Node): boolean =>
+  ts.isParenthesizedExpression(node) ||
+  ts.isBinaryExpression(node) ||
+  ts.isConditionalExpression(node) ||
+  ts.isSpreadAssignment(node) ||
+  ts.isObjectLiteralExpression(node);
+
 /** Returns the type that the code around an object gives it: that of a variable, of a result, `satisfies` or `as`. */
 function findObjectType(object: ts.Node): ts.TypeNode | undefined {
   const { parent } = object;
-  if (ts.isParenthesizedExpression(parent)) return findObjectType(parent);
+  if (passesValueOn(parent)) return findObjectType(parent);
   if (ts.isReturnStatement(parent)) return ts.findAncestor(parent, ts.isFunctionLike)?.type;
   const isTyped =
     ts.isSatisfiesExpression(parent) ||

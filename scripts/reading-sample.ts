@@ -25,7 +25,7 @@ export interface ReadableFunction {
   readonly line: number;
   /** The name of the function, or of the variable or member that holds it. */
   readonly name: string;
-  /** The functions, classes and variables around it, from the outermost on, joined by dots. Empty at the top of a file. */
+  /** The functions, classes, variables and members around it, from the outermost on, joined by dots. Empty at the top of a file. */
   readonly owner: string;
   /** The code before the body. */
   readonly signature: string;
@@ -59,22 +59,19 @@ const readName = (node: ts.NamedDeclaration, tree: ts.SourceFile): string =>
 const findStatement = (node: ts.Node): ts.Node =>
   ts.isVariableDeclaration(node) && ts.isVariableStatement(node.parent.parent) ? node.parent.parent : node;
 
-/** Returns the name of a function, a class, or a variable whose value is an object; undefined for other nodes. */
-function readOwnerName(node: ts.Node, tree: ts.SourceFile): string | undefined {
-  const { parent } = node;
-  if (ts.isObjectLiteralExpression(node)) return ts.isVariableDeclaration(parent) ? readName(parent, tree) : undefined;
-  if (ts.isClassLike(node)) return readName(node, tree);
-  const named = isFunctionWithBody(node) && findNamedNode(node);
-  return named ? readName(named, tree) : undefined;
-}
+/** Returns true for what an owner is made of. An arrow function has the name of the variable or member that holds it. */
+const isOwner = (node: ts.Node): node is ts.NamedDeclaration =>
+  ts.isClassLike(node) ||
+  ts.isVariableDeclaration(node) ||
+  ts.isPropertyAssignment(node) ||
+  ts.isPropertyDeclaration(node) ||
+  (isFunctionWithBody(node) && !ts.isArrowFunction(node) && !ts.isFunctionExpression(node));
 
-/** Returns the names of the functions, classes and variables around a node, from the outermost on, joined by dots. */
+/** Returns the names of the functions, classes, variables and members around a node, from the outermost on, joined by dots. */
 function readOwner(node: ts.Node, tree: ts.SourceFile): string {
   const names: string[] = [];
-  for (let outer = node.parent; !ts.isSourceFile(outer); outer = outer.parent) {
-    const name = readOwnerName(outer, tree);
-    if (name !== undefined) names.unshift(name);
-  }
+  for (let outer = node.parent; !ts.isSourceFile(outer); outer = outer.parent)
+    if (isOwner(outer)) names.unshift(readName(outer, tree));
   return names.join(".");
 }
 
@@ -118,10 +115,17 @@ export function listReadableFunctions(
 
 const HTTP_METHODS = new Set(["get", "post", "put", "patch", "delete"]);
 
+type Values = ReadonlyMap<string, ts.Node>;
+
+/** Returns the node itself, or for a name the value that it has at the top of the file; undefined for an unknown name. */
+const findValue = (node: ts.Node, values: Values): ts.Node | undefined =>
+  ts.isIdentifier(node) ? values.get(node.text) : node;
+
 /** Returns the route that a call defines by a method, a pattern and an object, such as `GET /threads/:id`; undefined for others. */
-function findRoute({ arguments: [method, pattern, members] }: ts.CallExpression) {
-  if (!method || !pattern || !members || !ts.isStringLiteral(method) || !ts.isStringLiteral(pattern)) return undefined;
-  if (!HTTP_METHODS.has(method.text) || !ts.isObjectLiteralExpression(members)) return undefined;
+function findRoute({ arguments: [method, path, members] }: ts.CallExpression, values: Values) {
+  if (!method || !path || !members || !ts.isStringLiteral(method) || !HTTP_METHODS.has(method.text)) return undefined;
+  const pattern = findValue(path, values);
+  if (!pattern || !ts.isStringLiteral(pattern) || !ts.isObjectLiteralExpression(members)) return undefined;
   return { name: `${method.text.toUpperCase()} ${pattern.text}`, members };
 }
 
@@ -130,7 +134,7 @@ function findRoutes(tree: ts.SourceFile): ReadonlyMap<ts.Node, readonly string[]
   const routes = new Map<ts.Node, string[]>();
   const values = listTopLevelValues(tree);
   walk(tree, (node) => {
-    const route = ts.isCallExpression(node) ? findRoute(node) : undefined;
+    const route = ts.isCallExpression(node) ? findRoute(node, values) : undefined;
     const handler = route && findHandler(route.members, values);
     if (handler) routes.set(handler, [...(routes.get(handler) ?? []), route.name]);
   });
@@ -142,7 +146,7 @@ const removeAssertions = (node: ts.Expression): ts.Expression =>
   ts.isAsExpression(node) || ts.isSatisfiesExpression(node) ? removeAssertions(node.expression) : node;
 
 /** Returns the functions and the values of variables at the top of a file, by their names. */
-function listTopLevelValues({ statements }: ts.SourceFile): ReadonlyMap<string, ts.Node> {
+function listTopLevelValues({ statements }: ts.SourceFile): Values {
   const functions = statements.filter(ts.isFunctionDeclaration).map((node) => [node.name?.text ?? "", node] as const);
   const variables = statements
     .filter(ts.isVariableStatement)
@@ -154,20 +158,16 @@ function listTopLevelValues({ statements }: ts.SourceFile): ReadonlyMap<string, 
 }
 
 /** Returns the function that is the member `handle` of an object, or of an object that is spread into it. The last one counts. */
-const findHandler = (members: ts.ObjectLiteralExpression, values: ReadonlyMap<string, ts.Node>): ts.Node | undefined =>
+const findHandler = (members: ts.ObjectLiteralExpression, values: Values): ts.Node | undefined =>
   members.properties.map((member) => findHandlerInMember(member, values)).findLast((handler) => handler !== undefined);
 
-function findHandlerInMember(
-  member: ts.ObjectLiteralElementLike,
-  values: ReadonlyMap<string, ts.Node>,
-): ts.Node | undefined {
-  const findValue = (node: ts.Node): ts.Node | undefined => (ts.isIdentifier(node) ? values.get(node.text) : node);
+function findHandlerInMember(member: ts.ObjectLiteralElementLike, values: Values): ts.Node | undefined {
   if (ts.isSpreadAssignment(member)) {
-    const spread = findValue(member.expression);
+    const spread = findValue(member.expression, values);
     return spread && ts.isObjectLiteralExpression(spread) ? findHandler(spread, values) : undefined;
   }
   if (member.name?.getText() !== "handle") return undefined;
-  return ts.isPropertyAssignment(member) ? findValue(member.initializer) : member;
+  return ts.isPropertyAssignment(member) ? findValue(member.initializer, values) : member;
 }
 
 // --------------------------------------------------------------------- sample

@@ -50,17 +50,20 @@ export interface DocumentOperation {
   readonly "x-codeSamples"?: readonly CodeSample[];
 }
 
-export const escapeHtml = (text: unknown): string =>
-  String(text).replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
+/** Returns a text as HTML, for the content of elements. In an attribute it could end the value. */
+export const escapeText = (text: unknown): string => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+/** Returns a text as the value of an attribute in double quotes. */
+export const escapeAttribute = (text: unknown): string =>
+  escapeText(text).replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 /** Returns HTML in which backquotes became code. */
-export const renderProse = (text = ""): string => escapeHtml(text).replace(/`([^`]+)`/g, "<code>$1</code>");
+export const renderProse = (text = ""): string => escapeText(text).replace(/`([^`]+)`/g, "<code>$1</code>");
 /** Returns the id of the element of an operation. */
 export const toElementId = ({ method, path }: Pick<DocumentOperation, "method" | "path">): string =>
   `${method}${path}`.replace(/[^A-Za-z0-9]+/g, "-").replace(/-$/, "");
 export const renderMethod = (method: string): string =>
-  `<span class="method ${escapeHtml(method)}">${escapeHtml(method.toUpperCase())}</span>`;
+  `<span class="method ${escapeAttribute(method)}">${escapeText(method.toUpperCase())}</span>`;
 /** Returns a text that scrolls, and that people reach by the keyboard. */
 export const renderCode = (text: string, label: string, role = ""): string =>
-  `<pre tabindex="0" role="region" aria-label="${escapeHtml(label)}"${role === "" ? "" : ` data-role="${role}"`}>${escapeHtml(text)}</pre>`;
+  `<pre tabindex="0" role="region" aria-label="${escapeAttribute(label)}"${role === "" ? "" : ` data-role="${role}"`}>${escapeText(text)}</pre>`;
 /** Returns HTML without its links, for an element that opens by a click. */
 export const withoutLinks = (html: string): string => html.replace(/<\/?a\b[^>]*>/g, "");

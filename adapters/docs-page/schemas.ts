@@ -1,5 +1,5 @@
 /** Renders schemas: a type in a line, and the members of an object as a list. */
-import { type DocumentSchema, escapeHtml, renderProse, withoutLinks } from "./html.ts";
+import { type DocumentSchema, escapeAttribute, escapeText, renderProse, withoutLinks } from "./html.ts";
 
 /**
  * Returns the type of a schema in a line of HTML: a link for a reference, `|` between alternatives, constants as code,
@@ -9,16 +9,16 @@ export function renderType(schema: unknown): string {
   if (schema === true || schema === undefined) return "any";
   const { $ref, anyOf, const: value, enum: values, type, items, format, description } = schema as DocumentSchema;
   if (typeof $ref === "string") {
-    const name = escapeHtml($ref.replace(/^.*\//, ""));
+    const name = escapeAttribute($ref.replace(/^.*\//, ""));
     return `<a href="#schema-${name}">${name}</a>`;
   }
   if (Array.isArray(anyOf)) return [...new Set(anyOf.map(renderType))].join(" | ");
-  if (value !== undefined) return `<code>${escapeHtml(JSON.stringify(value))}</code>`;
+  if (value !== undefined) return `<code>${escapeText(JSON.stringify(value))}</code>`;
   if (Array.isArray(values))
-    return values.map((constant) => `<code>${escapeHtml(JSON.stringify(constant))}</code>`).join(" | ");
+    return values.map((constant) => `<code>${escapeText(JSON.stringify(constant))}</code>`).join(" | ");
   if (type === "array") return `list of ${renderType(items)}`;
   const typeName = Array.isArray(type) ? type.join(" | ") : type;
-  return `${escapeHtml(typeName ?? "any")}${format ? ` (${escapeHtml(format)})` : ""}${typeName === "string" && description ? `: ${renderProse(String(description))}` : ""}`;
+  return `${escapeText(typeName ?? "any")}${format ? ` (${escapeText(format)})` : ""}${typeName === "string" && description ? `: ${renderProse(String(description))}` : ""}`;
 }
 
 /**
@@ -35,7 +35,7 @@ export function renderSchema(schema: DocumentSchema): string {
     ([name, member]) => {
       const memberSchema = findObjectSchema(member);
       const mark = required.has(name) ? ' <b class="required" title="required">*</b>' : "";
-      const description = `<code>${escapeHtml(name)}</code>${mark} ${renderType(member)}${renderLimits(member)} ${renderProse(member.description as string | undefined)}`;
+      const description = `<code>${escapeText(name)}</code>${mark} ${renderType(member)}${renderLimits(member)} ${renderProse(member.description as string | undefined)}`;
       return memberSchema
         ? `<li><details><summary>${withoutLinks(description)}</summary>${renderSchema(memberSchema)}</details></li>`
         : `<li>${description}</li>`;
@@ -66,5 +66,5 @@ function renderLimits(schema: DocumentSchema): string {
   const limitNames = names.filter((name) => schema[name] !== undefined && schema[name] !== Number.MAX_SAFE_INTEGER);
   return limitNames.length === 0
     ? ""
-    : ` <small>${limitNames.map((name) => `${name} ${escapeHtml(JSON.stringify(schema[name]))}`).join(", ")}</small>`;
+    : ` <small>${limitNames.map((name) => `${name} ${escapeText(JSON.stringify(schema[name]))}`).join(", ")}</small>`;
 }

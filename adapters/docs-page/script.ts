@@ -151,12 +151,15 @@ async function sendRequest(section: HTMLElement, key: string): Promise<void> {
 }
 
 /**
- * Ranks an operation for a search, ignoring case: 4 if the title begins with it, 3 if it contains it, 2 if it contains
- * all words, 1 if all words are in the searched text, else 0.
+ * Ranks the operation of a link for a search, ignoring case: 4 if its title begins with it, 3 if it contains it, 2 if it
+ * contains all words, 1 if all words are in its title, route, description and group, else 0.
  */
 function rankOperation(link: HTMLElement, search: string): number {
-  const text = (link.dataset.search ?? "").toLowerCase();
-  const title = (link.dataset.title ?? "").toLowerCase();
+  const section = document.getElementById((link.getAttribute("href") ?? "").slice(1));
+  const title = (section?.querySelector("h2")?.textContent ?? "").toLowerCase();
+  const description = section?.querySelector(".text > p")?.textContent ?? "";
+  const group = link.closest("details")?.querySelector("summary")?.textContent ?? "";
+  const text = `${link.textContent} ${description} ${group}`.toLowerCase();
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   if (title.startsWith(search.toLowerCase())) return 4;
   if (title.includes(search.toLowerCase())) return 3;
@@ -170,7 +173,7 @@ function rankOperation(link: HTMLElement, search: string): number {
  */
 function showResults(search: string): void {
   const results = find(document, "results");
-  const links = [...document.querySelectorAll<HTMLElement>("nav [data-search]")];
+  const links = [...find(document, "groups").querySelectorAll<HTMLElement>("li > a")];
   const ranked = links
     .map((link) => ({ link, rank: rankOperation(link, search) }))
     .filter(({ rank }) => rank > 0)
@@ -181,9 +184,7 @@ function showResults(search: string): void {
   results.replaceChildren(
     ...ranked.map(({ link }) => {
       const item = document.createElement("li");
-      const copy = link.cloneNode(true) as HTMLElement;
-      delete copy.dataset.search;
-      item.append(copy);
+      item.append(link.cloneNode(true));
       return item;
     }),
   );
@@ -191,15 +192,36 @@ function showResults(search: string): void {
 }
 
 /**
- * Shows the section that the address names or that contains what it names, else the overview, and hides the others. Marks its
- * link, and the root element as `reading` except for the overview. Unfolds and scrolls to a target inside the section, else
- * scrolls to the top. If the address names a target, hides the search results and their count on a narrow screen.
+ * Copies into an operation what the page has once for all of them: the members of named schemas and the failures, in place of the
+ * links to them, and the element for its answer. Does nothing to an operation that has them.
+ */
+function completeOperation(section: HTMLElement): void {
+  const copyChildren = (link: Element | null): Iterable<Node> => {
+    const target = document.getElementById((link?.getAttribute("href") ?? "").slice(1));
+    return (target?.matches("h3") ? target.nextElementSibling : target)?.cloneNode(true).childNodes ?? [];
+  };
+  for (const place of section.querySelectorAll<HTMLElement>('[data-role="members"]')) {
+    place.replaceChildren(...copyChildren(place.querySelector("a")));
+    delete place.dataset.role;
+  }
+  for (const link of section.querySelectorAll('.failure > a[href^="#failure-"]'))
+    link.replaceWith(...copyChildren(link));
+  const actions = section.querySelector(".actions");
+  const template = find(document, "answer-template") as HTMLTemplateElement;
+  if (actions && !find(section, "answer")) actions.after(template.content.cloneNode(true));
+}
+
+/**
+ * Shows the section that the address names or that contains what it names, else the overview, and hides the others. Completes it,
+ * and marks its link, and the root element as `reading` except for the overview. Unfolds and scrolls to a target inside the
+ * section, else scrolls to the top. If the address names a target, hides the search results and their count on a narrow screen.
  */
 function showTarget(): void {
   const id = decodeURIComponent(location.hash.slice(1));
   const target = id === "" ? null : document.getElementById(id);
   const page = target?.closest<HTMLElement>("main > section") ?? (document.getElementById("top") as HTMLElement);
   for (const section of document.querySelectorAll<HTMLElement>("main > section")) section.hidden = section !== page;
+  completeOperation(page);
   for (const link of document.querySelectorAll("nav a"))
     link.toggleAttribute("aria-current", link.getAttribute("href") === `#${page.id}`);
   document.documentElement.classList.toggle("reading", page.id !== "top");
@@ -277,6 +299,7 @@ const FUNCTIONS: readonly { readonly name: string }[] = [
   sendRequest,
   rankOperation,
   showResults,
+  completeOperation,
   showTarget,
   connectOperation,
   startPage,

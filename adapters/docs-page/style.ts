@@ -36,8 +36,8 @@ p { margin: 0 0 8px } small { color: var(--text-3); font-size: 12px }
 .get { color: var(--accent) } .post { color: var(--blue) } .put, .patch { color: var(--amber) } .delete, .required { color: var(--red) }
 .columns { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 32px; margin-top: 12px } .text > h3:first-child, .try > h3:first-child { margin-top: 0 }
 table { border-collapse: collapse; width: 100% } th, td { text-align: left; padding: 4px 8px 4px 0; border-bottom: 1px solid var(--line); vertical-align: top; font-weight: 400 } thead th { color: var(--text-3); font-size: 12px }
-ul { padding-left: 18px; margin: 0 } li { margin: 3px 0 } .members { list-style: none; border-left: 1px solid var(--line-2); padding-left: 12px; margin: 4px 0 8px } .responses { list-style: none; padding: 0 } summary { cursor: pointer }
-.fields { display: grid; grid-template-columns: 10rem minmax(0, 1fr); gap: 6px 12px; align-items: center } .fields label { overflow-wrap: anywhere; color: var(--text-2) } .fields .body { grid-column: 1 / -1 }
+ul { padding-left: 18px; margin: 0 } li { margin: 3px 0 } .members { list-style: none; border-left: 1px solid var(--line-2); padding-left: 12px; margin: 4px 0 8px } .responses { list-style: none; padding: 0 } .failure a { font: 12px/18px ui-monospace, monospace } summary { cursor: pointer }
+.fields { display: grid; grid-template-columns: 10rem minmax(0, 1fr); gap: 6px 12px; align-items: center } .fields label { display: contents; overflow-wrap: anywhere; color: var(--text-2) } .fields .body { display: block; grid-column: 1 / -1 }
 .fields textarea { display: block; width: 100%; resize: vertical; margin-top: 4px } .actions { margin: 12px 0 0 }
 pre { margin: 0; padding: 10px 12px; background: var(--sunken); border: 1px solid var(--line); border-radius: 9px; overflow: auto; max-height: 24rem; white-space: pre-wrap; overflow-wrap: anywhere }
 .answer { margin-top: 12px; border-left: 3px solid var(--accent); padding-left: 12px } .answer p { color: var(--text-2) }

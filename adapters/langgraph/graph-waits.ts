@@ -270,6 +270,7 @@ export class GraphWaits {
   }
 }
 
+/** Returns what the run waits for, with the end as ISO 8601 text; null for a wait without one. */
 function toWaitingFor({ kind, name, until = null }: JournalEntry): WaitingFor {
   return {
     kind: kind as WaitingFor["kind"],

@@ -17,6 +17,7 @@ import {
   type GraphSource,
   isDefinition,
 } from "./graph.ts";
+import { findContextSchema } from "./schemas.ts";
 import { type MessageClasses, Serde } from "./serde.ts";
 import { createGraphState } from "./state.ts";
 import { importLangChain, readLangGraphVersion } from "./version.ts";
@@ -78,9 +79,13 @@ export function langgraph<Hosted extends Readonly<Record<string, GraphLike | Gra
       ([graph_id, graph]): [string, GraphSource] => [graph_id, createGraphSource(graph_id, graph)],
     ),
   );
-  const infos = [...sources].map(([graph_id, { definition }]): GraphInfo => {
+  const infos = [...sources].map(([graph_id, { definition, fixedGraph }]): GraphInfo => {
     const { graph: _graph, ...settings } = definition;
-    return { ...settings, graph_id, resumes_on_retry: true, protocol_events: true };
+    const context = fixedGraph && findContextSchema(fixedGraph);
+    return {
+      ...{ ...settings, graph_id, resumes_on_retry: true, protocol_events: true },
+      ...(context ? { schemas: { context } } : {}),
+    };
   });
   let loading: Promise<readonly [Serde, CallbackManagerClass]> | undefined;
   /**

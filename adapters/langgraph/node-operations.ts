@@ -5,6 +5,7 @@ import { toJsonSchema } from "../../lib/executor/json-schemas.ts";
 import { assertKnownOptions, isStandardSchema } from "../../lib/executor/option-names.ts";
 import { parseSchema } from "../../lib/executor/schema-problems.ts";
 import {
+  type CheckedDuration,
   type Duration,
   encodeStepName,
   formatStepName,
@@ -46,7 +47,10 @@ const raiseWait = async (request: WaitRequest): Promise<WaitResult> => {
  * };
  * ```
  */
-export async function sleep(name: StepName, until: Duration | Date): Promise<void> {
+export async function sleep<Until extends Duration | Date>(
+  name: StepName,
+  until: Until & CheckedDuration<Until>,
+): Promise<void> {
   const storedName = encodeStepName(name);
   const time = resolveWakeTime(until, 0, formatStepName(storedName));
   await raiseWait({ kind: "sleep", name: storedName, ...(until instanceof Date ? { at: time } : { ms: time }) });

@@ -1,5 +1,7 @@
 /** The schemas of graphs as JSON Schema: input, output, state, configuration and context. */
+import type { Schema } from "../../lib/executor/agent-types.ts";
 import type { GraphSchemas } from "../../lib/executor/contract.ts";
+import { isStandardSchema } from "../../lib/executor/option-names.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Graph } from "./graph.ts";
 import {
@@ -75,6 +77,15 @@ async function loadSchemaTools(registry: Registry | undefined, load: LoadModule)
   const { messagesStateReducer, addMessages, messagesDeltaReducer } = langgraph as Record<string, unknown>;
   const reducers = [messagesStateReducer, addMessages, messagesDeltaReducer];
   return { toJsonSchema, registry, messageReducers: new Set(reducers.filter((reducer) => reducer !== undefined)) };
+}
+
+/**
+ * Returns the schema by which LangGraph validates the context of each run. Undefined for a graph without one, because LangGraph keeps
+ * those of zod only.
+ */
+export function findContextSchema(graph: Graph): Schema | undefined {
+  const { context } = readDefinitions(graph);
+  return isStandardSchema(context) ? context : undefined;
 }
 
 /** Returns null if neither a schema nor channels are known. */

@@ -145,7 +145,7 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
     },
 
     /**
-     * Returns versions, newest first; null if there is no such assistant.
+     * Returns a page of the versions that contain the metadata, newest first; null if there is no such assistant.
      * @statements selectAssistant · selectVersions
      */
     async listAssistantVersions(scope, assistant_id, query) {

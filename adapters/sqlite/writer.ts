@@ -226,6 +226,7 @@ class SqliteBatchWriter {
   #starting: Promise<void> | undefined;
   #thread: WriterThread | undefined;
 
+  /** Starts the thread at once if the options say `thread`. Until it runs, commits use `connection`, which the thread replaces. */
   constructor(path: string, connection: SqliteConnection, watch: FileWatch | undefined, options: SqliteOptions) {
     const { writer = "auto", thread, defer, timer } = options;
     this.#path = path;

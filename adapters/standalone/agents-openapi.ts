@@ -8,8 +8,10 @@ export interface AgentJsonSchemas {
   readonly context: JsonObject | null;
   readonly resume: JsonObject | null;
   readonly values: JsonObject | null;
-  /** True if the server refuses runs whose input and context do not fit. The schemas of a LangGraph.js graph only describe them. */
-  readonly is_validated: boolean;
+  /** True if the server refuses runs whose input does not fit. The schema of a LangGraph.js graph only describes it. */
+  readonly validates_input: boolean;
+  /** True if the server refuses runs whose context does not fit. */
+  readonly validates_context: boolean;
 }
 
 /** An OpenAPI document. */
@@ -24,28 +26,26 @@ const NULL: JsonObject = { type: "null" };
 const VALUE_KEYWORDS: readonly string[] = ["const", "enum", "default", "examples"];
 
 /**
- * Returns the document with a schema `RunCreate_<agent>` for each agent, and `Values_<agent>` for those that declare their values. The
- * operations that create runs take one of these, or a `RunCreate` for an assistant by its UUID. Their examples are removed, because
- * they name agents that the project does not have.
+ * Returns the document with a schema `RunCreate_<agent>` for each agent, and `Values_<agent>` for those that declare their values. Their
+ * definitions are schemas of the document, too. The operations that create runs take one of these, or a `RunCreate` for an assistant by
+ * its UUID. Their examples are removed, because they name agents that the project does not have.
  */
 export function addAgentSchemas(document: Document, agents: readonly AgentJsonSchemas[]): Document {
   const { RunCreate: base, ...schemas } = document.components.schemas;
   if (!base) throw new Error("The OpenAPI document has no RunCreate");
   const names = nameAgents(agents);
-  const added = agents.flatMap((agent, index): [string, JsonObject][] => {
+  const added: Record<string, JsonObject> = {};
+  for (const [index, agent] of agents.entries()) {
     const name = names[index] as string;
-    const values = agent.values && relocate(agent.values, `/components/schemas/Values_${name}`);
-    const request = createRunSchema(base, agent, `/components/schemas/RunCreate_${name}`);
-    return [[`RunCreate_${name}`, request], ...(values ? [[`Values_${name}`, values] as [string, JsonObject]] : [])];
-  });
+    added[`RunCreate_${name}`] = createRunSchema(base, agent, name, added);
+    if (agent.values)
+      added[`Values_${name}`] = relocate(agent.values, `/components/schemas/Values_${name}`, `${name}_values`, added);
+  }
   const choices = [...names.map((name) => `${RUN_CREATE}_${name}`), RUN_CREATE].map(($ref) => ({ $ref }));
   return {
     ...document,
     paths: replaceRunCreate(document.paths, choices) as JsonObject,
-    components: {
-      ...document.components,
-      schemas: { ...schemas, RunCreate: createUuidSchema(base), ...Object.fromEntries(added) },
-    },
+    components: { ...document.components, schemas: { ...schemas, RunCreate: createUuidSchema(base), ...added } },
   };
 }
 
@@ -73,33 +73,44 @@ const createUuidSchema = (base: JsonObject): JsonObject => ({
 
 /**
  * Returns the schema of requests for the default assistant of an agent, with the agent's input, context and resume
- * values. Input and a context with required members are required only if the agent validates them. `pointer` is the
- * place of the schema in the document.
+ * values. Input and a context with required members are required only if the agent validates them. Adds the definitions of these
+ * schemas to `added`.
  */
-function createRunSchema(base: JsonObject, agent: AgentJsonSchemas, pointer: string): JsonObject {
-  const { graph_id, is_validated } = agent;
+function createRunSchema(
+  base: JsonObject,
+  agent: AgentJsonSchemas,
+  name: string,
+  added: Record<string, JsonObject>,
+): JsonObject {
+  const { graph_id, validates_input, validates_context } = agent;
   const { required = [] } = base as { readonly required?: readonly string[] };
   const properties = base["properties"] as JsonObject;
-  const at = (path: string): string => `${pointer}/properties/${path}`;
+  const place = (part: JsonObject, path: string, kind: string): JsonObject =>
+    relocate(part, `/components/schemas/RunCreate_${name}/properties/${path}`, `${name}_${kind}`, added);
   const requiredContext = agent.context?.["required"];
-  const isContextRequired = is_validated && Array.isArray(requiredContext) && requiredContext.length > 0;
-  const input = agent.input && relocate(agent.input, at(is_validated ? "input" : "input/anyOf/0"));
-  const context = agent.context && relocate(agent.context, at(isContextRequired ? "context" : "context/anyOf/0"));
+  const isContextRequired = validates_context && Array.isArray(requiredContext) && requiredContext.length > 0;
+  const input = agent.input && place(agent.input, validates_input ? "input" : "input/anyOf/0", "input");
+  const context = agent.context && place(agent.context, isContextRequired ? "context" : "context/anyOf/0", "context");
   return {
     ...base,
     description: `A run of the agent ${graph_id}`,
     properties: {
       ...properties,
       assistant_id: { type: "string", const: graph_id },
-      ...(input ? { input: is_validated ? input : { anyOf: [input, NULL] } } : {}),
+      ...(input ? { input: validates_input ? input : { anyOf: [input, NULL] } } : {}),
       ...(context ? { context: isContextRequired ? context : { anyOf: [omitRequired(context), NULL] } } : {}),
       ...(agent.resume
-        ? { command: createCommandSchema(properties["command"] as JsonObject, agent.resume, at("command")) }
+        ? { command: createCommandSchema(properties["command"] as JsonObject, agent.resume, place) }
         : {}),
     },
     required: [...required, ...(isContextRequired ? ["context"] : [])],
     // A run that answers needs no input. Generators of types take `anyOf` beside properties for any value, and ignore this.
-    ...(is_validated && input ? { if: { required: ["command"] }, else: { required: ["input"] } } : {}),
+    ...(validates_input && input
+      ? {
+          if: { properties: { command: {} }, required: ["command"] },
+          else: { properties: { input: {} }, required: ["input"] },
+        }
+      : {}),
   };
 }
 
@@ -108,17 +119,18 @@ const omitRequired = ({ required: _, ...schema }: JsonObject): JsonObject => sch
 
 /**
  * Returns a copy of the schema of `command` in which `resume` is a value that the agent accepts, an object of such
- * values by interrupt id, or null.
+ * values by interrupt id, or null. `place` puts a schema at a path in the request.
  */
-function createCommandSchema(command: JsonObject, resume: JsonObject, pointer: string): JsonObject {
+function createCommandSchema(
+  command: JsonObject,
+  resume: JsonObject,
+  place: (part: JsonObject, path: string, kind: string) => JsonObject,
+): JsonObject {
   const [fields, ...alternatives] = command["anyOf"] as unknown as readonly JsonObject[];
-  const answers = `${pointer}/anyOf/0/properties/resume/anyOf`;
+  const placeAnswer = (path: string): JsonObject =>
+    place(resume, `command/anyOf/0/properties/resume/anyOf/${path}`, "resume");
   const schema = {
-    anyOf: [
-      relocate(resume, `${answers}/0`),
-      { type: "object", additionalProperties: relocate(resume, `${answers}/1/additionalProperties`) },
-      NULL,
-    ],
+    anyOf: [placeAnswer("0"), { type: "object", additionalProperties: placeAnswer("1/additionalProperties") }, NULL],
   };
   return {
     ...command,
@@ -126,11 +138,27 @@ function createCommandSchema(command: JsonObject, resume: JsonObject, pointer: s
   };
 }
 
+/** Returns the name of a definition in the document, whose schemas have names without other characters. */
+const nameDefinition = (prefix: string, name: string): string => `${prefix}_${name.replace(/[^A-Za-z0-9._-]/g, "_")}`;
+
 /**
- * Returns a JSON Schema for a place in the document: references to its own parts point there, and it has no address of its own.
- * Objects without listed members get `additionalProperties: true`, because generators of types allow no member otherwise.
+ * Returns a JSON Schema for a place in the document: references to its own parts point there, and it has no address of its own. Its
+ * definitions become schemas of the document: adds them to `added`, their names behind `prefix`, because generators of types cannot
+ * refer to definitions inside a property. Objects without listed members get `additionalProperties: true`, because generators allow
+ * no member otherwise.
  */
-function relocate({ $schema: _, $id: __, ...schema }: JsonObject, pointer: string): JsonObject {
+function relocate(
+  { $schema: _, $id: __, $defs = {}, definitions = {}, ...schema }: JsonObject,
+  pointer: string,
+  prefix: string,
+  added: Record<string, JsonObject>,
+): JsonObject {
+  const relocateReference = (reference: string): string => {
+    const [, name, rest = ""] = /^#\/(?:\$defs|definitions)\/([^/]+)(.*)$/.exec(reference) ?? [];
+    if (name !== undefined)
+      return `#/components/schemas/${nameDefinition(prefix, name.replaceAll("~1", "/").replaceAll("~0", "~"))}${rest}`;
+    return /^#(?:\/|$)/.test(reference) ? `#${pointer}${reference.slice(1)}` : reference;
+  };
   /**
    * Returns a copy of a part of the schema. `keyword` is the member that the part belongs to; empty for the elements of
    * lists and of maps of schemas. Values such as examples are returned as they are.
@@ -145,11 +173,14 @@ function relocate({ $schema: _, $id: __, ...schema }: JsonObject, pointer: strin
       !isMap && part["type"] === "object" && !["properties", "additionalProperties"].some((key) => key in part);
     return Object.fromEntries(
       Object.entries(isOpen ? { ...part, additionalProperties: true } : part).map(([name, value]) => {
-        const isOwnReference = !isMap && name === "$ref" && typeof value === "string" && /^#(?:\/|$)/.test(value);
-        return [name, isOwnReference ? `#${pointer}${value.slice(1)}` : visit(value, isMap ? "" : name)];
+        if (!isMap && name === "$ref" && typeof value === "string") return [name, relocateReference(value)];
+        // OpenAPI allows unknown keywords with this prefix only.
+        return [!isMap && name === "langgraph_type" ? `x-${name}` : name, visit(value, isMap ? "" : name)];
       }),
     );
   };
+  for (const [name, definition] of Object.entries({ ...($defs as JsonObject), ...(definitions as JsonObject) }))
+    added[nameDefinition(prefix, name)] = visit(definition) as JsonObject;
   return visit(schema) as JsonObject;
 }
 

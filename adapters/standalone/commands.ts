@@ -31,6 +31,7 @@ interface CommandOutput {
 
 interface Action extends CommandArguments {
   readonly summary: string;
+  /** Executes the command on the accounts, and resolves with what it prints. Rejects if it fails: with a ServiceError for the user. */
   run(accounts: Accounts, input: CommandInput): Promise<CommandOutput>;
 }
 

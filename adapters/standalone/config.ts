@@ -75,6 +75,7 @@ const SERVICE_OPTIONS = [
   "auth",
   "worker",
   "limits",
+  "steps",
   "retention",
   "feedback",
   "usage",

@@ -5,7 +5,7 @@ import process from "node:process";
 import { toJsonSchema } from "../../lib/executor/json-schemas.ts";
 import { createRouteTable, isDisabledBy } from "../../lib/http/route-table.ts";
 import { ROUTES } from "../../lib/http/routes/mod.ts";
-import type { JsonObject } from "../../lib/json.ts";
+import type { Json, JsonObject } from "../../lib/json.ts";
 import { ConfigError, type Executor, type HttpOptions } from "../../lib/mod.ts";
 import { type AgentJsonSchemas, addAgentSchemas, type Document } from "./agents-openapi.ts";
 import { describeUnknownOption, parseTokens } from "./arguments.ts";
@@ -125,7 +125,30 @@ async function omitDisabledRoutes(document: Document, http: HttpOptions): Promis
     await table.load(path);
     if (table.findRoutes(path).length > 0) paths[path] = operations as JsonObject;
   }
-  return { ...document, paths };
+  return omitUnusedComponents({ ...document, paths });
+}
+
+/** Returns a copy without the schemas, responses and examples that no path refers to, also through other ones. */
+function omitUnusedComponents(document: Document): Document {
+  const components = document.components as unknown as Readonly<Record<string, JsonObject>>;
+  const used = new Set<string>();
+  /** Adds the components that a part of the document refers to, and those that they refer to. */
+  const addUsed = (part: Json): void => {
+    for (const [, reference = ""] of JSON.stringify(part).matchAll(/"#\/components\/([^"]+)"/g)) {
+      if (used.has(reference)) continue;
+      used.add(reference);
+      const [kind = "", ...name] = reference.split("/");
+      addUsed(components[kind]?.[name.join("/").replaceAll("~1", "/").replaceAll("~0", "~")] ?? null);
+    }
+  };
+  addUsed(document.paths);
+  const isUsed = (kind: string, name: string): boolean =>
+    kind === "securitySchemes" || used.has(`${kind}/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`);
+  const entries = Object.entries(components).map(([kind, members]) => [
+    kind,
+    Object.fromEntries(Object.entries(members).filter(([name]) => isUsed(kind, name))),
+  ]);
+  return { ...document, components: Object.fromEntries(entries) as Document["components"] };
 }
 
 /**
@@ -136,15 +159,21 @@ async function readAgentSchemas(executor: Executor): Promise<readonly AgentJsonS
   const agents: AgentJsonSchemas[] = [];
   for (const { graph_id, schemas } of executor.graphs()) {
     const declared = await executor.state?.(graph_id)?.schemas(graph_id);
+    // That of a graph describes the context with its defaults filled in. What the server accepts may lack them.
+    const context = await findJsonSchema(schemas?.context);
     agents.push({
       graph_id,
       input: declared?.input_schema ?? null,
-      context: declared?.context_schema ?? null,
+      context: context ?? declared?.context_schema ?? null,
       values: declared?.output_schema ?? null,
-      // A schema without a JSON Schema, for example of valibot without its converter, allows any answer here.
-      resume: schemas?.resume ? await toJsonSchema(schemas.resume, `${graph_id}: resume`).catch(() => null) : null,
-      is_validated: schemas !== undefined,
+      resume: await findJsonSchema(schemas?.resume),
+      validates_input: schemas?.input !== undefined,
+      validates_context: context !== null,
     });
   }
   return agents;
 }
+
+/** Resolves with the JSON Schema of what a schema accepts; null without a schema, and for one without a JSON Schema. */
+const findJsonSchema = async (schema: Parameters<typeof toJsonSchema>[0] | undefined): Promise<JsonObject | null> =>
+  schema ? await toJsonSchema(schema, "schema").catch(() => null) : null;

@@ -36,7 +36,8 @@ export interface JobRequest {
 
 /**
  * Converts a request to its stored form, which `readKwargs` reads. Omits an absent input, command and checkpoint, empty lists of
- * nodes and targets, and `strict_resume` and `all_events` if they are false, as clients expect in `run.kwargs`.
+ * nodes and targets, and `strict_resume` and `all_events` if they are false, as clients expect in `run.kwargs`. `stateless` is stored
+ * as `temporary`.
  */
 export function writeKwargs(request: JobRequest, stateless: boolean): JsonObject {
   const { input, command, strict_resume, resume_targets, from, interrupt_before, interrupt_after, records_all } =
@@ -153,7 +154,8 @@ const MAX_CACHED_NAME_CHARS = 100;
 
 /**
  * Returns true for names that end in key, token, secret, password, jwt and the like, in any notation (`OPENAI_API_KEY`,
- * `openaiKey`, `github-token`), for `langgraph_auth_user`, and for headers with credentials.
+ * `openaiKey`, `github-token`), for cookies, `authorization` and `langgraph_auth_…`, and for `x-…` headers that may hold a credential.
+ * Returns false for `feedback_keys` and for words such as `monkey`.
  */
 function matchesSecretName(name: string): boolean {
   const header = name.toLowerCase();
@@ -202,8 +204,8 @@ const pickSafeHeaders = (configurable: JsonObject): JsonObject =>
 const MAX_SCALAR_CHARS = 1_000;
 
 /**
- * Returns the metadata of a run's checkpoints: the metadata of the run, and the scalars in `config.configurable` without
- * credentials, as checkpointers of LangGraph store them.
+ * Returns the metadata of a run's checkpoints: the scalars in `config.configurable`, as checkpointers of LangGraph store them, and
+ * the metadata of the run, which wins. Omits credentials, texts above 1,000 characters, and names with `__` or `checkpoint_` in front.
  */
 export function createCheckpointMetadata({ config, metadata }: Pick<Job, "config" | "metadata">): JsonObject {
   const scalars = Object.entries(config.configurable as JsonObject).filter(
@@ -255,7 +257,7 @@ const addUser = (config: RunConfig, user: AuthUser): RunConfig => ({
 
 /**
  * Returns the configuration and the metadata that the graph receives. The configuration is that of the request, with the user as
- * `langgraph_auth_…`, and no ids. The metadata has the safe request headers, then the metadata of the run, then its ids.
+ * `langgraph_auth_…`, and no ids. The metadata has the safe request headers, the metadata of the run and its ids; later ones win.
  */
 export function createJobConfig(
   run: RunRow,
@@ -277,8 +279,8 @@ export function createRunStateConfig(run: RunRow): StateConfig {
 }
 
 /**
- * Returns configuration, metadata and context of the assistant, with the configuration overridden by the thread's, and merged
- * with the context. All are empty for null without a thread's.
+ * Returns configuration, metadata and context of the assistant, with the configuration overridden by the thread's, and merged with
+ * the context as by `mergeContext`. The configuration has the ids of the assistant. All are empty for null without a thread's.
  */
 export function createAssistantStateConfig(assistant: AssistantRow | null, threadConfig: JsonObject = {}): StateConfig {
   const { config = {}, context = {}, metadata = {} } = assistant ?? {};
@@ -369,7 +371,9 @@ class UnknownInterruptError extends ResumeError {
   ) {
     const missing = interrupt_ids.length > 0 ? `the interrupt ${interrupt_ids.join(", ")} is` : "the breakpoint is";
     const problem = {
-      not_pending: code ? `${missing} not open any more` : `there is no open interrupt ${interrupt_ids.join(", ")}`,
+      not_pending: code
+        ? `${missing} not open any more`
+        : `there is no open interrupt ${interrupt_ids.join(", ")}`.trimEnd(),
       empty_map: "the map names no interrupt",
       ambiguous: `${pending_ids.length} interrupts are open, give a map of their ids to answers`,
     }[reason];
@@ -388,12 +392,13 @@ export const createInterruptGoneError = (missing: readonly InterruptRef[], pendi
 
 /**
  * Returns the error of a resume value with `strict_resume`: for an empty map, for ids that are not pending, and for a single
- * value while several interrupts are pending. Returns null for any other value, also for a single one while none is pending.
+ * value unless exactly one interrupt is pending. Returns null for any other value.
  */
 export function findResumeMismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
   const pending = [...new Set(open)].sort();
   const answers = isObject(resume) && Object.keys(resume).length === 0 ? resume : toResumeMap(resume, new Set(open));
-  if (!answers) return findAmbiguousResume(pending);
+  if (!answers)
+    return pending.length === 0 ? new UnknownInterruptError("not_pending", [], []) : findAmbiguousResume(pending);
   const unknownIds = Object.keys(answers).filter((id) => !pending.includes(id));
   if (unknownIds.length > 0) return new UnknownInterruptError("not_pending", unknownIds.sort(), pending);
   return Object.keys(answers).length === 0 ? new UnknownInterruptError("empty_map", [], pending) : null;

@@ -3,6 +3,29 @@
 /** A number of milliseconds, or a text such as `"30s"`, `"2d"` or `"1h 30m"`. */
 export type Duration = number | string;
 
+/** What stands in the place of a text that is no duration. The compiler shows the reason. */
+export interface DurationError<Reason extends string> {
+  readonly "~error": Reason;
+}
+
+/** A count with its unit: a duration, or a part of one. */
+export type DurationPart = `${number}${"ms" | "s" | "m" | "h" | "d" | "w"}`;
+
+/**
+ * `unknown` for a duration, and `DurationError` for a text that is none: a text is a sequence of counts with units. Texts that are
+ * known only at run time are checked when they are used. Write `timeout: Given & CheckedDuration<Given>`.
+ */
+export type CheckedDuration<Given> = Given extends string
+  ? string extends Given
+    ? unknown
+    : Given extends DurationPart | " "
+      ? unknown
+      : // A part such as "1ms" can be read as "1m", too. One reading has to fit.
+        Given extends `${DurationPart}${infer Rest}`
+        ? CheckedDuration<Rest>
+        : DurationError<'A duration is milliseconds or a text such as "30s", "2d" or "1h 30m"'>
+  : unknown;
+
 /** A text of 1 to 200 characters, or a list such as `["pay", item.id]`. */
 export type StepName = string | readonly (string | number)[];
 

@@ -49,7 +49,7 @@ export interface AgentOptions<State, Context, Input, Interrupt, Answer, Custom> 
   readonly context?: Context;
   /** The input of a run. It is an argument then: only its `messages` go into the state. */
   readonly input?: Input;
-  /** The argument of `interrupt()`. The value of an `ask` is not validated. */
+  /** The argument of `interrupt()`, and the value of an `ask`. */
   readonly interrupt?: Interrupt;
   /**
    * The answers to `interrupt()`, and to an `ask` without a `schema`: `command.resume`. An answer to an `ask` with a `schema` is

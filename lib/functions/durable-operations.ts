@@ -21,6 +21,7 @@ import {
 import type { Json, JsonObject } from "../json.ts";
 import { copyJson } from "./copy-json.ts";
 import { endAttempt } from "./end-attempt.ts";
+import type { JobSchemas } from "./job-schemas.ts";
 import { JournalWriter } from "./journal-writer.ts";
 import {
   type AskOptions,
@@ -42,6 +43,8 @@ export interface DurableOperationsOptions extends StepRunnerOptions {
   readonly yielded: number;
   /** True if this attempt starts the call. */
   readonly isNew: boolean;
+  /** The schema of the values of asks. */
+  readonly schemas: Pick<JobSchemas, "checkArgument"> | null;
 }
 
 const FINISH_MS = 50;
@@ -235,7 +238,7 @@ export class DurableOperationsRuntime {
   /**
    * Resolves with the stored answer as the schema parses it, or with null after the timeout. An ask without an answer is stored
    * and becomes an interrupt with `value`: once the function only waits, the run ends with it, and the run that resumes it stores
-   * the answer. Rejects in stateless runs, with a StepError if the schema refuses the answer, and with the reason if the run
+   * the answer. Rejects in stateless runs, with a TypeError if the agent's schema of interrupts refuses the value, with a StepError if the schema refuses the answer, and with the reason if the run
    * stops.
    */
   async ask(stepName: StepName, value: unknown, options: AskOptions<unknown> = {}): Promise<unknown> {
@@ -245,10 +248,15 @@ export class DurableOperationsRuntime {
     assertKnownOptions(options, ["timeout", "schema"], label);
     const { timeout, schema } = options;
     if (result) return await this.#deliverAnswer(result, operation, schema);
-    const { job, journal } = this.#options;
+    const { job, journal, schemas } = this.#options;
     if (job.stateless) throw new Error(`${label}: a stateless run cannot ask; run it on a thread`);
     const until = resolveTimeout(timeout, label, this.#options.environment);
     const interruptValue = copyJson(value ?? null, `value of ${label}`);
+    // A started ask is not validated again: an earlier version of the function may have had another schema.
+    const checked = startEntry
+      ? undefined
+      : schemas?.checkArgument("interrupt", interruptValue, `ask "${label}": the value`);
+    if (checked) await this.#waits.trackWork(checked);
     // A started ask keeps its schema: an earlier version of the function may have had one that would be refused now.
     const declaredSchema = schema === undefined || startEntry ? undefined : await this.#toStoredSchema(schema, label);
     const responseSchema = startEntry ? startEntry.schema : declaredSchema;

@@ -84,6 +84,7 @@ export function* execute(
       eventQueue,
       signal,
       strict,
+      schemas: jobSchemas,
       environment,
       continuedCall,
       hasStoredState,

@@ -38,6 +38,7 @@ export class InterruptGuard {
    */
   wrapStore(store: StoreHandle): StoreHandle {
     return new Proxy(store, {
+      /** Returns a member of the store; a method as a function that throws `UnusedInterrupt` while an interrupt is unused. */
       get: (target, name) => {
         const member: unknown = Reflect.get(target, name);
         if (typeof member !== "function") return member;

@@ -61,24 +61,27 @@ export class JobSchemas {
   }
 
   /**
-   * Validates the argument of `interrupt()` or `emit()`, and throws a TypeError if it does not fit. Returns undefined if it fits
-   * or has no schema; for an asynchronous schema, returns a promise that rejects with the TypeError.
+   * Validates the argument of `interrupt()` or `emit()`, or by the schema of interrupts the value of an ask. `subject` names it. Throws
+   * a TypeError if it does not fit. Returns undefined if it fits or has no schema; for an asynchronous schema, returns a promise that
+   * rejects with the TypeError.
    */
-  checkArgument(kind: "interrupt" | "custom", value: Json): Promise<void> | undefined {
+  checkArgument(
+    kind: "interrupt" | "custom",
+    value: Json,
+    subject: string = `${kind === "interrupt" ? "interrupt()" : "emit()"}: the argument`,
+  ): Promise<void> | undefined {
     const schema = this.#schemas[kind];
     if (!schema) return undefined;
-    const label = kind === "interrupt" ? "interrupt()" : "emit()";
-    const result = parseBySchema(schema, value, `argument of ${label}`);
-    if (!(result instanceof Promise)) return requireNoIssues(label, result);
-    const checked = result.then((resolved) => requireNoIssues(label, resolved));
+    const requireNoIssues = ({ issues }: SchemaResult): undefined => {
+      if (issues) throw new TypeError(`${subject} does not fit the agent's ${kind} schema: ${formatIssues(issues)}`);
+    };
+    const result = parseBySchema(schema, value, `agent's ${kind} values`);
+    if (!(result instanceof Promise)) return requireNoIssues(result);
+    const checked = result.then(requireNoIssues);
     // The function may fail before the run awaits it.
     checked.catch(() => {});
     return checked;
   }
-}
-
-function requireNoIssues(label: string, { issues }: SchemaResult): undefined {
-  if (issues) throw new TypeError(`${label}: the argument does not fit its schema: ${formatIssues(issues)}`);
 }
 
 /** Returns the output of a schema, and awaits an asynchronous one. Throws what `toError` returns for the issues. */

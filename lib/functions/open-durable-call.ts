@@ -11,6 +11,7 @@ import type { FunctionEventQueue } from "./driver.ts";
 import { type DurableOperationsRuntime, openDurableOperations } from "./durable-operations.ts";
 import type { FunctionSpans } from "./function-spans.ts";
 import type { FunctionInvocation } from "./invocation.ts";
+import type { JobSchemas } from "./job-schemas.ts";
 import type { BaseFunctionJob, ContinuedCall, ThreadHead } from "./thread-head.ts";
 
 interface DurableCallRequest {
@@ -20,6 +21,7 @@ interface DurableCallRequest {
   readonly eventQueue: FunctionEventQueue;
   readonly signal: AbortSignal;
   readonly strict: boolean;
+  readonly schemas: Pick<JobSchemas, "checkArgument"> | null;
   readonly environment: Environment;
   /** The job that the function gets in a new call. */
   readonly functionJob: BaseFunctionJob;

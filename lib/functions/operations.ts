@@ -1,10 +1,10 @@
 /** The durable operations as agents use them. Their implementation is loaded when a function first uses one. */
 // biome-ignore-all lint/suspicious/noExplicitAny: an answer without a schema is what its sender sends
 import type { AsJson, Schema } from "../executor/agent-types.ts";
-import type { Duration, StepName } from "../executor/step-names.ts";
+import type { CheckedDuration, Duration, StepName } from "../executor/step-names.ts";
 import type { Json } from "../json.ts";
 
-export type { Duration, StepName } from "../executor/step-names.ts";
+export type { CheckedDuration, Duration, DurationError, DurationPart, StepName } from "../executor/step-names.ts";
 
 /** The argument of the work of a step. */
 export interface StepContext {
@@ -17,13 +17,13 @@ export interface StepContext {
 }
 
 /** The retries of a step, and the time limit of each attempt. */
-export interface StepOptions {
+export interface StepOptions<Timeout extends Duration = Duration, Backoff extends Duration = Duration> {
   /** The maximum number of retries of a failed step. Default 0. */
   readonly retries?: number;
   /** The time limit of one attempt. Default: none. */
-  readonly timeout?: Duration;
+  readonly timeout?: Timeout & CheckedDuration<Timeout>;
   /** The pause before the first retry; each later one is twice as long, at most 60 s. Default 1 s. */
-  readonly backoff?: Duration;
+  readonly backoff?: Backoff & CheckedDuration<Backoff>;
   /** Returns true if an error is worth a retry. Default: every error is. */
   retry?(error: unknown): boolean;
 }
@@ -65,7 +65,7 @@ export type NullAfter<Timeout> = [Timeout] extends [undefined] ? never : null;
 /** The timeout of a wait, the schema of its event, and the step that hands out its address. */
 export interface WaitOptions<Declared, Timeout = Duration | undefined> {
   /** The duration after which `wait` returns null. Default: none. */
-  readonly timeout?: Timeout;
+  readonly timeout?: Timeout & CheckedDuration<Timeout>;
   /**
    * A Standard Schema or a JSON Schema of the event. An event that does not fit its JSON Schema is refused, and the wait
    * continues.
@@ -78,7 +78,7 @@ export interface WaitOptions<Declared, Timeout = Duration | undefined> {
 /** The timeout of a question, and the schema of its answer. */
 export interface AskOptions<Declared, Timeout = Duration | undefined> {
   /** The duration after which `ask` returns null. Default: none. */
-  readonly timeout?: Timeout;
+  readonly timeout?: Timeout & CheckedDuration<Timeout>;
   /**
    * A Standard Schema or a JSON Schema of the resume value, which is then not validated by the agent's `resume`. Clients see its
    * JSON Schema as `response_schema`.
@@ -105,13 +105,13 @@ export interface DurableOperations {
    * and the result is the whole text, which becomes a message of type `ai`. Throws a `StepError` after its last
    * attempt.
    */
-  step<Returned>(
+  step<Returned, Timeout extends Duration = Duration, Backoff extends Duration = Duration>(
     name: StepName,
     work: (context: StepContext) => Returned,
-    options?: StepOptions,
+    options?: StepOptions<Timeout, Backoff>,
   ): Promise<StepResult<Awaited<Returned>>>;
   /** Resolves after a duration or at a time. Long sleeps need no worker, and survive restarts. */
-  sleep(name: StepName, until: Duration | Date): Promise<void>;
+  sleep<Until extends Duration | Date>(name: StepName, until: Until & CheckedDuration<Until>): Promise<void>;
   /** Waits for one event from outside. Returns its JSON payload as `schema` parses it, or null after `timeout`. */
   wait<
     const Declared extends Schema | JsonSchema = Record<never, never>,

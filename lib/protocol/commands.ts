@@ -136,7 +136,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
   }
 
   /**
-   * Returns the values at a namespace, limited to `keys`. Throws `no_such_run` without the thread, `no_such_namespace` or
+   * Returns the values at a namespace, limited to `keys`, and their checkpoint. Throws `no_such_run` without the thread, `no_such_namespace` or
    * `invalid_argument`.
    */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each parameter
@@ -202,7 +202,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
 
   /**
    * Creates a run that records all events. Reads the last `seq` before, so that no event of the run counts as an earlier one.
-   * Throws a CommandError.
+   * Throws a CommandError for an error that the client caused, and other errors unchanged.
    */
   async function createRun(
     thread_id: string,

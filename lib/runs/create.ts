@@ -208,7 +208,9 @@ class RunResolver {
       thread_id === null ? complete(noThread) : this.#resolveThread(run, thread_id, assistant).then(complete);
     if (!schemas) return resolving;
     const loading = import("./schemas.ts");
-    return Promise.all([resolving, loading]).then(([resolved, { validateRun }]) => validateRun(schemas, resolved));
+    return Promise.all([resolving, loading]).then(([resolved, { validateRun }]) =>
+      validateRun(schemas, resolved, this.#options),
+    );
   }
 
   /**

@@ -46,8 +46,8 @@ export class ResumeBinder {
 
   /**
    * Binds the resume value to the interrupts that the thread waits for, and validates it by their schemas. If it fits none,
-   * drops it from a request that also updates the state; keeps it unbound if the state cannot be read, because the run then
-   * fails. Throws `invalid`, `SchemaMismatch`, `interrupt_already_answered` or `no_open_interrupt`.
+   * drops it from a request that also updates the state, unless that has `strict_resume`; keeps it unbound if the state cannot be
+   * read, because the run then fails. Throws `invalid`, `SchemaMismatch`, `interrupt_already_answered` or `no_open_interrupt`.
    */
   async bind({ thread_id, thread, start_checkpoint, request, requires_ids }: ResumeRequest): Promise<BoundResume> {
     try {

@@ -29,7 +29,8 @@ export const toTargetName = ({ interrupt_id, checkpoint_id }: InterruptRef): str
 /**
  * Returns a copy of the request with its resume value limited to pending interrupts, and these as targets; at a breakpoint
  * without resume value and input. Returns null if there is no resume value, no state, or the value is for none of the
- * interrupts. Throws `invalid` for an ambiguous or unfitting value, and `no_open_interrupt` (`expected_answers`).
+ * interrupts, with `strict_resume` also at a breakpoint. Throws `invalid` for an ambiguous or unfitting value, and
+ * `no_open_interrupt` (`expected_answers`).
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one answer, in their order
 export function bindResume(request: RunCreate, state: PendingState | null, requiresIds: boolean): BoundResume | null {
@@ -48,7 +49,7 @@ export function bindResume(request: RunCreate, state: PendingState | null, requi
     return { checkpoint_ns, checkpoint_id, interrupt_id, answered: interrupt ? getAnswerCount(interrupt) : 0 };
   };
   if (ids.length === 0) {
-    if (!state.isBreakpoint || answers) return null;
+    if (!state.isBreakpoint || answers || request.strict_resume) return null;
     const { command: _command, input: _input, ...rest } = request;
     return { request: { ...rest, ...pickUpdateCommand(otherMembers) }, resume_targets: [toInterruptRef(null)] };
   }
@@ -78,11 +79,11 @@ function throwProblem(problem: Error | null): void {
   if (problem) throw new ServiceError("invalid", problem.message, { cause: problem });
 }
 
-/** Returns a copy of the request whose command has only `update` and `goto`. Returns null if neither is set. */
+/** Returns a copy of the request whose command has only `update` and `goto`. Returns null if neither is set, and with `strict_resume`. */
 export function omitResume(request: RunCreate): RunCreate | null {
   const { resume: _resume, expected_answers: _expected, ...otherMembers } = request.command ?? {};
   const remaining = pickUpdateCommand(otherMembers);
-  return remaining.command ? { ...request, ...remaining } : null;
+  return remaining.command && !request.strict_resume ? { ...request, ...remaining } : null;
 }
 
 /** Returns the command with `update` and `goto` alone, null for one that is not set; an empty object if neither is set. */

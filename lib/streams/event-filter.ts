@@ -87,7 +87,7 @@ const CHANNELS: ReadonlySet<string> = new Set(EVENT_METHODS.map(toChannel));
 
 export const isChannel = (channel: string): boolean => CHANNELS.has(channel) || channel.startsWith(CUSTOM_PREFIX);
 
-/** Validates a list of channels. Returns the mistake, or undefined. */
+/** Validates a list of channels. Returns the problem as the end of a sentence; undefined for a valid list. */
 export function validateChannels(channels: unknown): string | undefined {
   if (!Array.isArray(channels) || channels.length === 0) return "requires a non-empty channels array.";
   return channels.every((channel) => typeof channel === "string" && isChannel(channel))

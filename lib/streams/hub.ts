@@ -98,7 +98,7 @@ export class StreamHub {
     }
   }
 
-  /** Ends every open log as `gone` at shutdown. */
+  /** Closes the hub at shutdown: ends every log as `gone` and forgets it. */
   close(): void {
     this.isClosed = true;
     this.#endAll("ServerStopping", "The server is stopping; the run goes on later");
@@ -196,7 +196,7 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     this.change.notify();
   }
 
-  /** Appends a frame and wakes the readers. Does nothing once the log is complete. */
+  /** Appends a frame with the next id and wakes the readers. Does nothing once the log is complete. */
   publish(event: string, data: string): void {
     if (this.completion) return;
     this.append({ id: this.last + 1, event, data });
@@ -227,8 +227,8 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
   }
 
   /**
-   * Drops the log once it has no readers. With readers it stays, because another log of the run would read and hold its frames
-   * again.
+   * Has the hub drop the log, now or when its last reader leaves: beside readers, another log of the run would read and hold its
+   * frames again.
    */
   release(): void {
     this.#isReleased = true;
@@ -286,6 +286,7 @@ class FrameCursor extends LogCursor<Frame, StoredFrame> {
   #hasNoted = false;
   protected override keepsPage = false;
 
+  /** `onLeave` is called if the subscriber leaves before the end of the run. A negative `after` counts as 0. */
   constructor(log: RunLog, after: number, onLeave?: () => void) {
     super(log, Math.max(0, after));
     this.#log = log;

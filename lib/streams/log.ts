@@ -63,7 +63,7 @@ export class ChangeNotifier {
     this.#waiting.clear();
   }
 
-  /** Wakes one reader. */
+  /** Wakes one reader. Does nothing if it does not wait. */
   wake(reader: object): void {
     this.#waiting?.get(reader)?.resolve();
     this.#waiting?.delete(reader);
@@ -102,6 +102,7 @@ export class PageReader<Stored extends Item> {
   readonly #texts = new WeakTextCache<Stored & { readonly data: string }>();
   #last: Promise<unknown> = Promise.resolve();
 
+  /** `limit` is shared with other logs: a page waits until its tick has room. */
   constructor(limit: TickBudget, getPosition: (item: Stored) => number) {
     this.#limit = limit;
     this.#getPosition = getPosition;
@@ -156,8 +157,8 @@ export abstract class RingLog<Emitted extends Item, Stored extends Item = Emitte
   /** The maximum size of `items`, in characters. */
   protected abstract get maxChars(): number;
   /**
-   * Returns a promise to await before a large batch is emitted if this tick has no room for it: many readers get it at the same
-   * time, and some create a text from it.
+   * Returns a promise to await before a large batch is emitted; undefined for other batches. It resolves once a tick has room, which
+   * it uses: many readers get the batch at the same time, and some create a text from it.
    */
   waitForTick(batch: readonly Emitted[]): Promise<void> | undefined {
     const size = batch.reduce((sum, item) => sum + getSize(item), 0);
@@ -207,7 +208,7 @@ export abstract class RingLog<Emitted extends Item, Stored extends Item = Emitte
   }
 }
 
-/** Returns the index of the first item above this position. */
+/** Returns the index of the first item above this position; the length of the list if there is none. */
 function findIndexAfter<Stored>(
   items: readonly Stored[],
   position: number,
@@ -237,6 +238,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
   /** The position up to which the page reaches. */
   #readTo = 0;
 
+  /** Counts itself as a reader of the log until it leaves. `position` is that of the last item that the subscriber has. */
   constructor(log: RingLog<Emitted, Stored>, position: number) {
     this.#log = log;
     this.position = position;

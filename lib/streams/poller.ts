@@ -34,7 +34,7 @@ export class Poller {
 
   /**
    * Reads now, or once more after the running read, which may have begun before the last change. Resolves when no requested read
-   * is left. Then the next one is scheduled.
+   * is left. Then the next one is scheduled, or `onIdle` called if reading is not needed any more.
    */
   read(): Promise<void> {
     this.#readsAgain = true;
@@ -43,8 +43,8 @@ export class Poller {
   }
 
   /**
-   * Schedules the next read after `ms`, or after a longer time with signals. If the position moves until then, waits again
-   * instead.
+   * Schedules the next read after `ms`, or after a longer time with signals, in place of the scheduled one. If the position moves
+   * until then, waits again instead.
    */
   start(ms: number = MIN_POLL_MS): void {
     const { environment, hasSignals, getPosition } = this.#options;

@@ -207,6 +207,7 @@ function createRemoteRuns(options: RunSubscriptionOptions): RemoteRuns {
         read: () => read(runLog).catch((error: unknown) => warn(runLog.run_id, error)),
         getPosition: () => runLog.lastId,
         isNeeded: () => acceptsRemoteFrames(runLog) && runLog.hasSubscribers,
+        /** Stops to follow the run. The hub forgets its log, unless the run has ended or is executed here. */
         onIdle() {
           remoteRuns.delete(runLog);
           if (acceptsRemoteFrames(runLog)) hub.forget(runLog);
@@ -378,7 +379,10 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     return runLog;
   }
 
-  /** Returns the id to read after: `lastSeenId` if the run has that id, else 0. */
+  /**
+   * Returns the id to read after: `lastSeenId` if the run has that id, else 0. Reads the storage for an id above those of the log,
+   * which may end the log or move it on.
+   */
   async function findPosition(runLog: RunLog, lastSeenId: number): Promise<number> {
     const after = Math.min(lastSeenId, MAX_FRAME_ID);
     if (after > runLog.lastId && (await isFrameOfOtherProcess(runLog, after))) return after;

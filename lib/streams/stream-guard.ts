@@ -238,6 +238,7 @@ class VisibilityWatch {
   #cancelTimer = (): void => {};
   #isClosed = false;
 
+  /** Subscribes to the changes of the thread, and starts the checks. `onClose` is called once, when the watch ends. */
   constructor(options: StreamGuardOptions, scope: Scope, thread_id: string, onClose: () => void) {
     this.#options = options;
     this.#scope = scope;

@@ -47,6 +47,7 @@ export class ThreadEventCursor extends LogCursor<SerializedEvent, StoredThreadEv
   /** The number of deletions of the thread before this reader found it. */
   #deletions = 0;
 
+  /** Counts itself as a reader of the log. Reads nothing before its first batch is requested, and then looks for the thread. */
   constructor(options: ThreadEventCursorOptions) {
     const { filter, log } = options;
     super(log, filter.since ?? 0);

@@ -40,7 +40,10 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
   #mustCheckThread = false;
   readonly #findShared = coalesceCalls();
 
-  /** `onClose` is called when the last reader has left or the service stops. */
+  /**
+   * Subscribes to the thread and starts to read: `ready` says when the first read is done. `onClose` is called when the last reader
+   * has left or the service stops.
+   */
   // biome-ignore lint/complexity/useMaxParams: the log of a thread is made at one place
   constructor(
     thread_id: string,
@@ -120,7 +123,10 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     this.change.notify();
   }
 
-  /** Reads what other processes have stored. `hasChanged` means that the thread was created, changed or deleted. */
+  /**
+   * Starts to read what other processes have stored, unless the log is closed. `hasChanged` means that the thread was created,
+   * changed or deleted.
+   */
   read(hasChanged = false): void {
     if (this.isClosed) return;
     this.#noteChange(hasChanged);

@@ -22,7 +22,7 @@ export interface ThreadEventLogs extends ThreadEvents {
   publish(thread_id: string, before: number, events: readonly StoredThreadEvent[]): void;
   /** Returns true if the thread has readers here. */
   isWatched(thread_id: string): boolean;
-  /** Ends all readers. */
+  /** Ends all readers, and each later one at once. */
   close(): void;
 }
 

@@ -13,6 +13,43 @@ const readPage = async (options: FakeOptions = {}): Promise<string> => {
   return await response.text();
 };
 
+/** Returns a document that has a text in each place, without its slashes where they would separate names. */
+function createDocument(text: string): OpenApi {
+  const name = text.replaceAll("/", "|");
+  const schema = { type: "object", properties: { [text]: { description: text, enum: [text], default: text } } };
+  const media = { schema: { $ref: `#/components/schemas/${name}` }, example: { [text]: text } };
+  const failure = { schema: { type: text }, examples: { [text]: { $ref: `#/components/examples/${name}` } } };
+  const operation = {
+    ...{ operationId: text, summary: text, description: text, tags: [text] },
+    parameters: [{ name: text, in: text, required: true, description: text, example: text, schema: { type: text } }],
+    requestBody: { required: true, content: { [text]: media } },
+    responses: {
+      200: { description: text, content: { [text]: media } },
+      422: { description: text, content: { [text]: failure } },
+    },
+    "x-codeSamples": [{ label: text, source: text }],
+  };
+  return {
+    info: { title: text, version: text, description: text },
+    servers: [{ url: text }],
+    tags: [{ name: text, description: text }],
+    paths: { [`/${text}`]: { [text]: operation } },
+    components: {
+      schemas: { [name]: schema },
+      examples: { [name]: { summary: text, description: text, value: { [text]: text } } },
+    },
+  };
+}
+
+/** Returns the elements of a page with the names of their attributes, in their order. */
+const listTags = (page: string): string[] => {
+  const body = page.replace(/<style[\s\S]*?<\/style>/g, "").replace(/<script nonce[\s\S]*?\n<\/script>/, "");
+  return [...body.matchAll(/<[!/a-zA-Z](?:[^>"]|"[^"]*")*>/g)].map(([tag]) => tag.replaceAll(/="[^"]*"/g, ""));
+};
+
+/** The maximum size. With the members and failures at each operation, the page had 855,000 characters. */
+const MAX_PAGE_CHARS = 600_000;
+
 describe("/docs", () => {
   it("lists every route and schema of the OpenAPI document, and every link has a target", async () => {
     const page = await readPage();
@@ -60,7 +97,7 @@ describe("/docs", () => {
         role === "send" ? count - 1 : count,
       );
     assert.equal([...page.matchAll(/data-role="(?:sdk|fetch)"/g)].length, count);
-    assert.match(page, /await client\.runs\.create\(&#34;7a9d5c1e-/);
+    assert.match(page, /await client\.runs\.create\("7a9d5c1e-/);
   });
 
   it("has a script that a browser can parse, with all functions of its source", () => {
@@ -71,19 +108,75 @@ describe("/docs", () => {
     for (const name of names) assert.match(SCRIPT, new RegExp(`function ${name}\\(`), name);
   });
 
-  it("escapes the markup of the document", () => {
-    const evil = '<img src=x onerror="alert(1)">';
-    const operation = { summary: evil, responses: { 200: { description: evil } }, tags: [evil] };
-    return docsPage({
-      info: { title: evil, version: evil, description: evil },
-      servers: [{ url: evil }],
-      paths: { [`/${evil}`]: { get: operation } },
-      components: {
-        schemas: { [evil]: { type: "object", properties: { [evil]: { description: evil, enum: [evil] } } } },
+  const evils = [
+    '<img src=x onerror="alert(1)">',
+    '" onfocus="alert(1)" autofocus x="',
+    "' onfocus='alert(1)' x='",
+    "</title></textarea></pre></style></script><script>alert(1)</script>",
+    "<!--",
+    "&lt;img src=x&gt;",
+  ];
+  for (const evil of evils) {
+    it(`shows the text ${evil} of a document as it is, without markup`, async () => {
+      const page = await docsPage(createDocument(evil)).text();
+      assert.deepEqual(listTags(page), listTags(await docsPage(createDocument("word")).text()));
+      assert.ok(page.includes(evil.replaceAll("&", "&amp;").replaceAll("<", "&lt;")));
+    });
+  }
+
+  it("is rendered once for each document, and is not sent again to a client that has it", async () => {
+    const { send } = fake({ docs: docsPage });
+    const first = await send("GET", "/docs");
+    const etag = first.headers.get("etag") ?? "";
+    assert.match(etag, /^"[0-9a-f-]+"$/);
+    assert.equal(first.headers.get("cache-control"), "private, no-cache");
+    const withoutNonce = async (response: Response): Promise<string> =>
+      (await response.text()).replaceAll(/nonce="[^"]+"/g, "");
+    const firstText = await withoutNonce(first);
+    for (const tag of [etag, `W/${etag}`, `"other", ${etag}`, "*"]) {
+      const unchanged = await send("GET", "/docs", undefined, { "if-none-match": tag });
+      assert.equal(unchanged.status, 304, tag);
+      assert.equal(unchanged.headers.get("etag"), etag);
+      // The stored page has the nonce of its own policy.
+      assert.equal(unchanged.headers.get("content-security-policy"), null);
+      assert.equal(await unchanged.text(), "");
+    }
+    const changed = await send("GET", "/docs", undefined, { "if-none-match": '"other"' });
+    assert.equal(changed.status, 200);
+    assert.equal(await withoutNonce(changed), firstText);
+    const mounted = await fake({ docs: docsPage, prefix: "/agents" }).send("GET", "/agents/docs");
+    assert.notEqual(mounted.headers.get("etag"), etag);
+    let reads = 0;
+    const document = {
+      info: { title: "T", version: "1", description: "" },
+      servers: [],
+      get paths() {
+        reads += 1;
+        return {};
       },
-    })
-      .text()
-      .then((page) => assert.doesNotMatch(page, /<img/));
+      components: { schemas: {} },
+    };
+    const texts = [docsPage(document), docsPage(document)].map((response) => response.text());
+    assert.equal(reads, 1);
+    const [one, other] = await Promise.all(texts);
+    assert.notEqual(one, other);
+  });
+
+  it("shows one section before its script runs, and the members of each named schema once", async () => {
+    const page = await readPage();
+    const sections = [...page.matchAll(/<section[^>]*>/g)].map(([tag]) => tag);
+    assert.ok(sections.length > 100);
+    assert.deepEqual(
+      sections.filter((tag) => !/ hidden\b/.test(tag)),
+      ['<section id="top">'],
+    );
+    assert.match(page, /<noscript><style nonce="[^"]+">main > section\[hidden\]/);
+    // Each operation that has these members has a copy of them once people open it.
+    const bodies = page.matchAll(/<h3>Body: <a href="#schema-RunCreate">RunCreate<\/a><\/h3>(<div[^>]*>)/g);
+    const places = [...bodies].map(([, tag]) => tag);
+    assert.ok(places.length > 4);
+    assert.deepEqual([...new Set(places)], ['<div data-role="members">']);
+    assert.ok(page.length < MAX_PAGE_CHARS, `${page.length}`);
   });
 
   it("uses the handler's prefix and groups, and responds with 501 without the option", async () => {

@@ -19,10 +19,18 @@ const agents = {
 };
 
 let service: TestService;
+/** The statuses with which the server has answered requests for the page. */
+const pageStatuses: number[] = [];
 let server: Awaited<ReturnType<typeof serve>>;
 before(async () => {
   service = await testService({ agents, identity, auth: { mode: "api_key" } });
-  server = await serve(createHandler(service.service, { docs: docsPage }), { port: 0 });
+  const handler = createHandler(service.service, { docs: docsPage });
+  const handle = async (...args: Parameters<typeof handler>): Promise<Response> => {
+    const response = await handler(...args);
+    if (new URL(args[0].url).pathname === "/docs") pageStatuses.push(response.status);
+    return response;
+  };
+  server = await serve(handle, { port: 0 });
 });
 after(async () => {
   await service?.[Symbol.asyncDispose]();
@@ -163,6 +171,20 @@ describe("the page at /docs", () => {
       await page.getByRole("dialog").waitFor({ state: "hidden" });
       assert.deepEqual(requestMethods, []);
       assert.equal((await service.service.threads.get(thread_id)).thread_id, thread_id);
+    }));
+
+  it("shows members and failures beside their operation, also in a page that the browser had stored", () =>
+    visit(async (page) => {
+      pageStatuses.length = 0;
+      await page.goto(`${server.url}/docs#post-threads-thread-id-runs`);
+      for (let opened = 1; opened <= 2; opened += 1) {
+        const operation = shownOperation(page);
+        await operation.locator(".text").getByText("multitask_strategy", { exact: true }).first().waitFor();
+        await operation.getByRole("link", { name: "thread_not_found" }).first().waitFor();
+        assert.equal(await operation.getByRole("region", { name: "Answer", includeHidden: true }).count(), 1);
+        if (opened === 1) await page.reload();
+      }
+      assert.deepEqual(pageStatuses.slice(-1), [304]);
     }));
 
   it("writes fields into the command, and sends what it shows", () =>

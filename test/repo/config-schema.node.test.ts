@@ -109,6 +109,17 @@ function createConfig(path: readonly string[], value: JsonObject): JsonObject {
   return config;
 }
 
+/** The keys that are no options of the service. */
+const FILE_KEYS: readonly string[] = ["$schema", "graphs", "env", "dependencies", "node_version"];
+/** The options that tables list and only code can set. */
+const CODE_KEYS: readonly string[] = ["auth.custom"];
+
+/** Returns the keys of a schema, sorted and joined by dots, without those of objects inside maps and lists. */
+const listOptionKeys = ({ properties = {} }: Schema, path = ""): readonly string[] =>
+  Object.entries(properties)
+    .flatMap(([name, part]) => (part.properties ? listOptionKeys(part, `${path}${name}.`) : [`${path}${name}`]))
+    .sort();
+
 function createProject(folder: string): void {
   for (const file of ["agent.ts", "auth.ts", "embed.ts", "app.ts", "traces.ts"]) writeFileSync(join(folder, file), "");
 }
@@ -192,6 +203,27 @@ describe("greenroom.schema.json", () => {
       }
     });
   }
+
+  const keys = listOptionKeys(schema).filter((key) => !FILE_KEYS.includes(key));
+
+  it("has the options of the tables in docs/reference/configuration.md, and no others", () => {
+    const page = readFileSync(join(root, "docs/reference/configuration.md"), "utf8");
+    const [, options = ""] = /^## Options\n(.*?)^### In code only\n/ms.exec(page) ?? [];
+    const documented = [...options.matchAll(/^\| `([\w.]+)` \|/gm)].map(([, key = ""]) => key);
+    assert.ok(documented.length > 80, `only ${documented.length} options were found`);
+    const modules = Object.keys(MODULES).filter((key) => page.includes(`| \`${key}\` |`));
+    assert.deepEqual([...new Set([...documented, ...modules])].filter((key) => !CODE_KEYS.includes(key)).sort(), keys);
+  });
+
+  it("has each option that a table of a guide documents", () => {
+    const sectionNames = [...new Set(keys.map((key) => key.split(".")[0] ?? ""))];
+    const row = new RegExp(`^\\| \`((?:${sectionNames.join("|")})\\.[\\w.]+)\` \\|`, "gm");
+    const rows = globSync("docs/{guides,operations}/**/*.md", { cwd: root }).flatMap((page) =>
+      [...readFileSync(join(root, page), "utf8").matchAll(row)].map(([, key = ""]) => [page, key] as const),
+    );
+    assert.ok(rows.some(([page]) => page.endsWith("durable-functions.md")));
+    for (const [page, key] of rows) assert.ok(keys.includes(key) || CODE_KEYS.includes(key), `${page}: ${key}`);
+  });
 
   it("refuses what the loader says only code can set", () => {
     using folder = createTemporaryFolder();

@@ -54,10 +54,12 @@ class Cache {
     });
   }
 }
-const group = {
-  run: () => {
-    texts.clear();
-    texts.clear();
+const commands = {
+  cache: {
+    run: () => {
+      texts.clear();
+      texts.clear();
+    },
   },
 };`;
     assert.deepEqual(
@@ -67,7 +69,7 @@ const group = {
         ["Cache", "constructor", 11],
         ["Cache", "#clear", 16],
         ["Cache.#clear", "inner", 17],
-        ["group", "run", 28],
+        ["commands.cache", "run", 29],
       ],
     );
   });
@@ -109,6 +111,7 @@ describe("the comment of the interface", () => {
     "the result of an arrow function": `const create = (): Store => ({\n  read${READ},\n});`,
     "a variable": `const store: Store = {\n  read${READ},\n};`,
     "an object that satisfies it": `const store = {\n  read${READ},\n} satisfies Partial<Store>;`,
+    "an object that is spread into it": `const store: Store = { ...(isOpen && {\n  read${READ},\n}) };`,
     "a function that is put into it": `function create(): Store {\n  function read${READ}\n  return { read };\n}`,
     "a type that extends it": `interface Wide extends Store {}\nconst store: Wide = {\n  read${READ},\n};`,
     "an alias": `type Narrow = Omit<Store, "remove">;\nconst store: Narrow = {\n  read${READ},\n};`,
@@ -129,6 +132,12 @@ describe("the comment of the interface", () => {
     assert.equal(findIn("read", STORE, text).interfaceComment, "Store.read: Reads a row.");
   });
 
+  it("is not that of the constructor of a base class", () => {
+    const base = "class Base {\n  /** Opens it. */\n  constructor() {}\n}";
+    const text = "class Texts extends Base {\n  constructor() {\n    super();\n    texts.clear();\n  }\n}";
+    assert.equal(findIn("constructor", base, text).interfaceComment, "");
+  });
+
   it("is empty for other functions", () => {
     assert.equal(findIn("read", STORE, `function read${READ}`).interfaceComment, "");
     assert.equal(findIn("read", STORE, `const store: Other = {\n  read${READ},\n};`).interfaceComment, "");
@@ -142,8 +151,9 @@ describe("the routes of a handler", () => {
     const text = `
 async function submit(context) ${BODY}
 const shared = { access: "open", handle: submit } as const;
+const PATH = "/texts/:id";
 const ROUTES = [
-  define("get", "/texts/:id", { async handle(context) ${BODY} }),
+  define("get", PATH, { async handle(context) ${BODY} }),
   define("put", "/texts", { handle: async (context) => ${BODY} }),
   define("post", "/texts", { ...shared }),
   define("get", "/submit", { ...shared, summary: "Submit" }),

@@ -14,7 +14,7 @@ import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../.
 import type { Environment } from "../../lib/environment.ts";
 import { ConfigError } from "../../lib/errors.ts";
 import type { CheckedAgents, Graphs, GraphsOf, NamedGraphs, Untyped } from "../../lib/executor/agent-types.ts";
-import { type Duration, parseDuration } from "../../lib/executor/step-names.ts";
+import { type CheckedDuration, type Duration, parseDuration } from "../../lib/executor/step-names.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { handlerOptionsSchema } from "../../lib/http/options.ts";
 import { createService, type Service, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
@@ -34,7 +34,7 @@ export interface TestClock {
    * Advances the time and calls due timers in order, each followed by a tick of the event loop. A text such as `"2d"` is for durable
    * functions: it lets them come to rest, jumps, and lets them come to rest again.
    */
-  advance(by: Duration): Promise<void>;
+  advance<By extends Duration>(by: By & CheckedDuration<By>): Promise<void>;
   /** Jumps to a time in milliseconds since 1970, as after a machine's sleep, and calls each due timer once, in order. */
   set(moment: number): Promise<void>;
 }
@@ -71,7 +71,7 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
       timers.set(id, { at: time + ms, fn });
       return () => timers.delete(id);
     },
-    async advance(by) {
+    async advance(by: Duration) {
       if (typeof by === "string") {
         await settleTimers();
         await clock.set(time + parseDuration(by, "advance: the time"));

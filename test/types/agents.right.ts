@@ -13,6 +13,7 @@ import {
   type Json,
   type JsonObject,
   type Message,
+  type StepOptions,
   type UpdateOf,
   type WireOf,
 } from "greenroom";
@@ -262,3 +263,27 @@ export async function spanning(job: FunctionJob) {
   ).toEqualTypeOf<void>();
   await chatModel.invoke("Hi", { callbacks: [traceHandler(job)] });
 }
+
+/** Durations: numbers, dates, texts of one and of several parts, and texts that are known at run time only. */
+declare const job: FunctionJob;
+declare const configured: string;
+declare const optional: string | undefined;
+declare const either: "7d" | number;
+for (const until of [1, 2.5, new Date(0)]) await job.sleep("until", until);
+await job.sleep("parts", "500ms");
+await job.sleep("parts", "1.5h");
+await job.sleep("parts", "2 d");
+await job.sleep("parts", " 1w 2d 3h 4m 5s 6ms ");
+await job.sleep("parts", "1h30m");
+await job.sleep("parts", "30m 1h");
+await job.sleep("configured", configured);
+await job.step("pay", () => 1, { retries: 3, timeout: "30s", backoff: "1m 30s" });
+await job.step("pay", () => 1, { timeout: configured, backoff: either });
+await job.step<string>("pay", () => "paid", { timeout: "30s" });
+expectTypeOf(await job.ask("q", 1, { timeout: configured, schema: { type: "string" } })).toEqualTypeOf<string | null>();
+expectTypeOf(await job.ask("q", 1, { timeout: either, schema: { type: "string" } })).toEqualTypeOf<string | null>();
+expectTypeOf(await job.wait("p", { timeout: 5, schema: { type: "number" } })).toEqualTypeOf<number | null>();
+expectTypeOf(await job.wait("p", { timeout: "1h 30m" })).toBeAny();
+await job.wait("p", { ...(optional === undefined ? {} : { timeout: optional }) });
+const stepOptions: StepOptions = { retries: 2, timeout: "5m", backoff: configured };
+await job.step("options", () => 1, stepOptions);

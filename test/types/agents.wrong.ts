@@ -4,6 +4,7 @@
  */
 import { agent, type Check, type FunctionJob, type Message, type MessageLike } from "greenroom";
 import type { Agent as AnyAgent } from "greenroom/app";
+import { sleep } from "greenroom/steps";
 import * as v from "valibot";
 import { z } from "zod";
 import { graph } from "./agents.right.ts";
@@ -71,3 +72,17 @@ host({ a: { agent: () => "x", max_atempts: 1 } });
 host({ a: { agent: () => true } });
 // W37 a misspelt setting beside a graph: Unknown setting: timeout
 host({ a: { graph, timeout: 1 } });
+// W25 a misspelt unit of a timeout: A duration is milliseconds or a text
+job.wait("p", { timeout: "5 mintues" });
+// W25 a misspelt unit of the timeout of a question: A duration is milliseconds or a text
+job.ask("q", 1, { timeout: "7dd", schema: { type: "string" } });
+// W25 a duration without a unit: A duration is milliseconds or a text
+job.sleep("s", "30");
+// W25 a misspelt last part: A duration is milliseconds or a text
+job.sleep("s", "1h 30mins");
+// W25 a misspelt unit of the timeout of a step: A duration is milliseconds or a text
+job.step("pay", () => 1, { timeout: "30sec" });
+// W25 a misspelt unit of the pause of a step: A duration is milliseconds or a text
+job.step("pay", () => 1, { retries: 1, backoff: "soon" });
+// W25 a duration that is empty: A duration is milliseconds or a text
+sleep("s", "");

@@ -39,6 +39,7 @@ export default defineConfig({
   auth: { custom: defineAuth({ authenticate: () => "ann" }), merge_filter_on_create: true },
   worker: { concurrency: 4 },
   limits: { pending: 10, suspended: 5 },
+  steps: { entries: 500 },
   retention: { frames_ms: 1_000 },
   feedback: { external_runs: true },
   usage: { enabled: false },

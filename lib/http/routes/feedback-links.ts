@@ -220,7 +220,7 @@ const THANK_YOU_HEADERS: HeaderValues = {
 /**
  * Stores feedback of a body or a query with a token, and responds with its id; a GET from a browser gets a page. A GET
  * of a prefetch or a subresource gets 204 and stores nothing. A repeated idempotency key stores nothing new. Throws
- * `too_large`, `not_found`, `gone` or an InputError, in this order.
+ * `too_large`, `not_found`, `gone` or an InputError, in this order, then `submission_key_reused` or `too_many`.
  */
 async function submitFeedback(context: RequestContext): Promise<Response> {
   const { request, service, params } = context;
@@ -283,6 +283,7 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     summary: "List the links of a run, oldest first, including expired ones",
     response: "FeedbackToken[]",
+    /** Responds with a page of the links of the run in the query; an empty list for an unknown run. */
     handle: async (context) =>
       jsonResponse(
         await context.resources.feedback.listTokens(

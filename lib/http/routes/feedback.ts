@@ -108,6 +108,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     summary: "List feedback, newest first",
     response: "Feedback[]",
+    /** Responds with a page of the records that match the query, 100 by default; an empty list without matches. */
     handle: async (context) =>
       jsonResponse(
         await context.resources.feedback.list(
@@ -121,6 +122,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     summary: "Record feedback on a run or a project",
     response: "Feedback",
     errors: [404, 409],
+    /** Creates a record and responds 200 with it; 404 for an unknown run or project, and 409 if another record has its id. */
     handle: async (context) =>
       jsonResponse(
         await context.resources.feedback.create(

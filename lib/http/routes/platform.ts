@@ -142,6 +142,7 @@ export const PLATFORM_ROUTES: readonly Route[] = [
     summary: "Get the version and the features of the platform API",
     access: "open",
     response: "PlatformInfo",
+    /** Responds with constants that tell clients of traces to send no multipart bodies. */
     // Without `use_multipart_endpoint: false` clients send some records to a route for traces.
     handle: () =>
       jsonResponse({

@@ -92,8 +92,8 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     upgrades: "The connection is a WebSocket from now on",
     errors: [400, 426, 501],
     /**
-     * Opens the WebSocket of a thread; responds 426 to other requests. Checks the origin, because browsers let every page open
-     * one.
+     * Opens the WebSocket of a thread, which may not exist yet, and responds 101, or 426 to other requests. Responds 400 for an invalid
+     * handshake, 501 if the host cannot open one, and 403 for an origin that is not allowed: browsers let every page open one.
      */
     async handle(context) {
       const thread_id = readThreadId(context);

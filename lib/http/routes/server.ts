@@ -72,23 +72,46 @@ export const SERVER_ROUTES: readonly Route[] = [
     summary: "This API as an OpenAPI document",
     group: "meta",
     response: "object",
-    handle: async ({ handler }) => jsonResponse(await createOpenApiDocument(handler)),
+    handle: async ({ handler }) => jsonResponse(await getOpenApiDocument(handler)),
   }),
   defineRoute("get", "/docs", {
     summary: "This API as a page",
     group: "meta",
     response: "html",
     errors: [501],
+    response_headers: ["ETag"],
     /**
-     * Responds with the page that the handler's `docs` option creates from the OpenAPI document. Throws `not_built`
-     * without this option.
+     * Responds with the page that the handler's `docs` option creates from the OpenAPI document, or with 304 if the
+     * client has that page. Throws `not_built` without this option.
      */
-    async handle({ handler }) {
-      if (handler.docs) return handler.docs(await createOpenApiDocument(handler));
-      throw new ServiceError("not_built", "This server has no page at /docs. GET /openapi.json has the same content");
+    async handle({ handler, request }) {
+      if (!handler.docs)
+        throw new ServiceError("not_built", "This server has no page at /docs. GET /openapi.json has the same content");
+      const page = handler.docs(await getOpenApiDocument(handler));
+      const etag = page.headers.get("etag");
+      if (etag === null || !matchesTag(request, etag)) return page;
+      // The page that the client has keeps its policy, which permits its script.
+      return new Response(null, { status: 304, headers: { etag } });
     },
   }),
 ];
+
+/** Returns true if `If-None-Match` of the request has the tag, weak or strong, or `*`. */
+const matchesTag = (request: Request, etag: string): boolean =>
+  (request.headers.get("if-none-match") ?? "")
+    .split(",")
+    .map((tag) => tag.trim().replace(/^W\//, ""))
+    .some((tag) => tag === "*" || tag === etag);
+
+/** The documents by their handlers, whose routes do not change. */
+const documents = new WeakMap<HandlerState, Promise<OpenApi>>();
+
+/** Returns the OpenAPI document of a handler, which is created once. */
+function getOpenApiDocument(handler: HandlerState): Promise<OpenApi> {
+  const document = documents.get(handler) ?? createOpenApiDocument(handler);
+  documents.set(handler, document);
+  return document;
+}
 
 /**
  * Creates a copy of the OpenAPI document with the paths that the handler serves and its prefix as the server. The JSON

@@ -195,8 +195,8 @@ export const STORE_ROUTES: readonly Route[] = [
     response: "OptionalStoreItem",
     errors: [400],
     /**
-     * Responds with the item, or with 200 and null without one. Restarts the time to live of the item, unless `refresh_ttl` or the
-     * options of the store turn that off.
+     * Responds with the item, or with 200 and null without one; 404 if the handlers of the host limit what the caller sees. Restarts
+     * the time to live of the item, unless `refresh_ttl` or the options of the store turn that off.
      */
     async handle(context) {
       const { namespace, key, ...options } = readItemQuery(context.rawQuery);

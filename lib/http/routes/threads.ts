@@ -268,7 +268,7 @@ async function respondWithHistory(
 const createThreadResponse = (context: RequestContext, thread: Thread): Response =>
   makeRepeatable(jsonResponse(thread), createThreadReader(context, thread.thread_id));
 
-// A separate function, because it must not refer to the dropped thread.
+/** Returns a function that reads the thread again and responds with it. It does not refer to the dropped thread. */
 const createThreadReader =
   ({ resources }: RequestContext, thread_id: string) =>
   async (): Promise<Response> =>

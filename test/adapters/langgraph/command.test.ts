@@ -179,6 +179,16 @@ describe("langgraph: strict resume values", () => {
     });
   }
 
+  it("fail the run if a single value has no pending interrupt", async () => {
+    const at = createHost(createAskingGraph());
+    await assert.rejects(at.run({ command: { resume: "yes" }, strict_resume: true }), {
+      name: "UnknownInterruptError",
+      reason: "not_pending",
+      message: "command.resume: there is no open interrupt; none is open",
+    });
+    assert.equal(at.thread.checkpoints.steps.length, 0);
+  });
+
   it("are consumed once if they match their interrupts", async () => {
     const at = createHost(createAskingGraph());
     const both = await at.run({ input: {} });

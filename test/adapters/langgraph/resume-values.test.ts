@@ -111,6 +111,30 @@ describe("a resume without a pending interrupt", () => {
     assert.deepEqual(at.calls, []);
   });
 
+  it("is rejected with strict_resume beside goto and update, too, and at a breakpoint", async () => {
+    await using at = await createHarness();
+    for (const assistant_id of ["graph", "plain"]) {
+      const idle = await at.thread();
+      const paused = await at.thread(assistant_id, { interrupt_before: "*" });
+      for (const resume of ["yes", null, { [NOBODY]: "yes" }]) {
+        const command = { resume, goto: assistant_id === "plain" ? "plain" : "report", update: { log: ["in"] } };
+        const body = { assistant_id, command, strict_resume: true };
+        assert.deepEqual(toStatusAndCode(await at.send("POST", `/threads/${idle}/runs/wait`, body)), [
+          409,
+          "no_open_interrupt",
+        ]);
+        assert.deepEqual(toStatusAndCode(await at.wait(paused, assistant_id, resume, { strict_resume: true })), [
+          409,
+          "no_open_interrupt",
+        ]);
+      }
+      assert.equal((await at.kit.service.runs.list(idle)).length, 0);
+      assert.equal((await at.kit.service.threads.get(paused)).status, "interrupted");
+      // By default a value continues from a breakpoint.
+      assert.equal((await at.wait(paused, assistant_id, "yes")).status, 200);
+    }
+  });
+
   it("is ignored beside goto and update", async () => {
     await using at = await createHarness();
     const thread_id = await at.thread();

@@ -73,6 +73,42 @@ describe("greenroom.config.ts", () => {
     assert.deepEqual(await post(`${url}/store/items/search`, search), { items: [] });
   });
 
+  it("serves an agent of agent() with the settings beside it in place of its own", async () => {
+    const config = `${IMPORT}
+import { agent } from ${JSON.stringify(join(root, "lib/mod.ts"))};
+import { z } from "zod";
+
+const refund = agent(
+  { input: z.object({ cents: z.number() }), description: "Refunds", max_attempts: 3 },
+  ({ input, attempt }) => {
+    if (input.cents === 0) throw new Error("failed in attempt " + attempt);
+    return { paid: input.cents };
+  },
+);
+export default defineConfig({
+  agents: { refund: { agent: refund, description: "Pays back", max_attempts: 1 } },
+  database: ":memory:",
+});
+`;
+    using folder = createProject({ "greenroom.config.ts": config });
+    await using program = serve(folder.path);
+    const url = await waitForUrl(program);
+    const [assistant] = (await post(`${url}/assistants/search`, {})) as readonly { readonly description: string }[];
+    assert.equal(assistant?.description, "Pays back");
+    const run = { assistant_id: "refund" };
+    assert.deepEqual(await post(`${url}/runs/wait`, { ...run, input: { cents: 5 } }), { paid: 5 });
+    const failed = await post(`${url}/runs/wait`, { ...run, input: { cents: 0 } });
+    assert.deepEqual(failed, { __error__: { error: "Error", message: "failed in attempt 1" } });
+    const body = JSON.stringify({ ...run, input: { cents: "5" } });
+    const refused = await fetch(`${url}/runs/wait`, { method: "POST", body });
+    assert.equal(refused.status, 422);
+    const { detail } = (await refused.json()) as { readonly detail: readonly { readonly loc: readonly string[] }[] };
+    assert.deepEqual(
+      detail.map(({ loc }) => loc.join(".")),
+      ["body.input.cents"],
+    );
+  });
+
   it("gives way to the flag that names a database", async () => {
     using folder = createProject({ "greenroom.config.ts": CONFIG, "shout.ts": SHOUT });
     await using program = serve(folder.path, "--database", "flag.db");

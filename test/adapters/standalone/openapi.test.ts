@@ -18,6 +18,7 @@ import { defineConfig } from ${MODULE("adapters/define-config.ts")};
 
 console.error("loaded");
 const Tree = z.object({ name: z.string(), get children() { return z.array(Tree).optional(); } });
+const Trip = z.object({ city: z.string() }).meta({ id: "Trip to/from" });
 const graph = new StateGraph(Annotation.Root({ topic: Annotation<string>() }))
   .addNode("write", ({ topic }) => ({ topic }))
   .addEdge(START, "write");
@@ -36,9 +37,16 @@ export default defineConfig({
       { input: v.object({ topic: v.string() }), context: v.object({ tone: v.optional(v.string()) }), resume: v.picklist(["yes", "no"]) },
       ({ command, interrupt }) => (command?.resume === undefined ? interrupt("Sure?") : "Done."),
     ),
+    trips: agent({ input: z.object({ first: Trip, others: z.array(Trip) }), resume: Trip }, ({ input }) => input.first.city),
     tree: agent({ input: Tree }, ({ input }) => input.name),
     counter: agent({ state: z.object({ n: z.number().default(0) }) }, ({ state }) => ({ n: state.n + 1 })),
     graph,
+    priced: new StateGraph(
+      Annotation.Root({ topic: Annotation<string>() }),
+      { context: z.object({ tier: z.enum(["free", "pro"]), limit: z.number().default(10) }) },
+    )
+      .addNode("write", ({ topic }) => ({ topic }))
+      .addEdge(START, "write"),
     "two words": () => "Hello",
   },
   database: ":memory:",
@@ -69,9 +77,14 @@ const REQUESTS: readonly (readonly [title: string, body: JsonObject, isValid: bo
     { assistant_id: "tree", input: { name: "a", children: [{ name: "b", children: [5] }] } },
     false,
   ],
+  ["definitions", { assistant_id: "trips", input: { first: { city: "a" }, others: [{ city: "b" }] } }, true],
+  ["a wrong part of a definition", { assistant_id: "trips", input: { first: { city: 5 }, others: [] } }, false],
   ["no input without a schema of it", { assistant_id: "counter" }, true],
   ["the input of a graph", { assistant_id: "graph", input: { topic: "t" } }, true],
   ["null as input of a graph", { assistant_id: "graph", input: null }, true],
+  ["the context of a graph without its default", { assistant_id: "priced", input: { topic: "t" }, ...pro }, true],
+  ["no context of a graph", { assistant_id: "priced", input: { topic: "t" } }, false],
+  ["a wrong context of a graph", { assistant_id: "priced", input: { topic: "t" }, context: { tier: "gold" } }, false],
   ["any input without schemas", { assistant_id: "two words", input: { messages: "Hi" } }, true],
   ["a field of another type", { assistant_id: "counter", metadata: 5 }, false],
   ["an unknown stream mode", { assistant_id: "counter", stream_mode: "token" }, false],
@@ -157,6 +170,11 @@ describe("greenroom openapi", () => {
     const { messages } = findSchema(document, "Values_counter").properties as { messages: JsonObject };
     assert.deepEqual(messages.items, { type: "object", additionalProperties: true });
     assert.equal(document.paths["/runs/crons"], undefined);
+    assert.equal(document.components.schemas["CronCreate"], undefined);
+    // Types cannot refer to a definition inside a property.
+    assert.doesNotMatch(JSON.stringify(document), /\$defs|"langgraph_type"/);
+    assert.equal(findSchema(document, "trips_input_Trip_to_from").type, "object");
+    assert.equal(findSchema(document, "trips_resume_Trip_to_from").type, "object");
     assert.ok(document.paths["/threads/{thread_id}/runs"]);
   });
 
@@ -184,7 +202,7 @@ describe("greenroom openapi", () => {
   it("gives agents with similar names different schemas", () => {
     const agents = ["a b", "a/b", "a_b"].map((graph_id) => {
       const none = { input: null, context: null, resume: null, values: null };
-      return { ...none, graph_id, is_validated: false };
+      return { ...none, graph_id, validates_input: false, validates_context: false };
     });
     const package_ = JSON.parse(readFileSync(join(root, "lib/http/openapi.json"), "utf8")) as Document;
     const { schemas } = addAgentSchemas(package_, agents).components;

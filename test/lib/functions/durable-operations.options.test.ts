@@ -154,9 +154,11 @@ describe("a durable operation that is called without types", () => {
   }
 
   it("refuses a wrong duration or option in a graph, which does not wait", async () => {
+    // A text whose type is a literal does not compile.
+    const wrong: string = "10 minuts";
     const wrongCalls: readonly (readonly [call: () => Promise<unknown>, message: string])[] = [
-      [() => sleepInGraph("t", "10 minuts"), `t: the time ${RULE} "10 minuts"`],
-      [() => waitInGraph("t", { timeout: "10 minuts" }), `t: timeout ${RULE} "10 minuts"`],
+      [() => sleepInGraph("t", wrong), `t: the time ${RULE} "10 minuts"`],
+      [() => waitInGraph("t", { timeout: wrong }), `t: timeout ${RULE} "10 minuts"`],
       [() => waitInGraph("t", { timout: "1d" } as never), 't: unknown option "timout"; did you mean timeout?'],
     ];
     for (const [call, message] of wrongCalls) {

@@ -130,7 +130,7 @@ describe("invalid steps", () => {
             await sleep("inner", 1);
           }),
       ],
-      [/soon: the time must be milliseconds or a duration/, ({ sleep }) => sleep("soon", "2 fortnights")],
+      [/soon: the time must be milliseconds or a duration/, ({ sleep }) => sleep("soon", String("2 fortnights"))],
       [/late: the date is invalid/, ({ sleep }) => sleep("late", new Date("never"))],
       [/slow: took longer than 5 ms/, ({ step }) => step("slow", () => new Promise(() => {}), { timeout: 5 })],
       [/fails: no/, ({ step }) => step("fails", () => Promise.reject(new Error("no")))],

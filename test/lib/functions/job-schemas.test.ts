@@ -162,11 +162,31 @@ describe("arguments of", () => {
       await withAgent(asks, async (kit, thread_id) => {
         const { error, message } = readError(await run(kit, thread_id)) as { error: string; message: string };
         assert.equal(error, "TypeError");
-        assert.match(message, /^interrupt\(\): the argument does not fit its schema: q: /);
+        assert.match(message, /^interrupt\(\): the argument does not fit the agent's interrupt schema: q: /);
         assert.equal((await kit.service.threads.get(thread_id)).status, "error");
         interruptValue = { q: "Sure?" };
         const { result } = await run(kit, thread_id);
         assert.deepEqual((result as { __interrupt__: { value: Json }[] }).__interrupt__[0]?.value, { q: "Sure?" });
+      });
+    });
+
+    it(`ask() that do not fit are a TypeError, and no question is stored, by ${library}`, async () => {
+      let askValue: unknown = { q: 7 };
+      const asks: AgentDefinition = agent({ interrupt: interrupt as typeof question.zod }, async function* ({ ask }) {
+        yield `${await ask(["sure", 1], askValue, { schema: { type: "string" } })}`;
+      });
+      await withAgent(asks, async (kit, thread_id) => {
+        const { error, message } = readError(await run(kit, thread_id)) as { error: string; message: string };
+        assert.equal(error, "TypeError");
+        assert.match(message, /^ask "sure 1": the value does not fit the agent's interrupt schema: q: /);
+        assert.deepEqual((await kit.service.threads.get(thread_id)).interrupts, {});
+        askValue = { q: "Sure?" };
+        const { result } = await run(kit, thread_id);
+        assert.deepEqual((result as { __interrupt__: { value: Json }[] }).__interrupt__[0]?.value, { q: "Sure?" });
+        // An open ask is not validated again, whatever a later version of the function asks.
+        askValue = { q: 7 };
+        const answered = await run(kit, thread_id, { input: undefined, command: { resume: "yes" } });
+        assert.equal(answered.status, "success", JSON.stringify(answered.result));
       });
     });
 
@@ -179,7 +199,7 @@ describe("arguments of", () => {
       await withAgent(emits, async (kit, thread_id) => {
         const { error, message } = readError(await run(kit, thread_id)) as { error: string; message: string };
         assert.equal(error, "TypeError");
-        assert.match(message, /^emit\(\): the argument does not fit its schema: q: /);
+        assert.match(message, /^emit\(\): the argument does not fit the agent's custom schema: q: /);
         emitted = { q: "Sure?" };
         const { frames } = await kit.service.runs.stream(thread_id, {
           assistant_id: "agent",
@@ -258,6 +278,33 @@ describe("a call of an agent with schemas", () => {
       const { paid, messages } = values as { paid: number; messages: { content: string }[] };
       assert.equal(paid, 7);
       assert.equal(messages.at(-1)?.content, "true free");
+    });
+  });
+
+  it("keeps the context of its start when a run without input or an answer continues it", async () => {
+    const refund = agent({ context: z.object({ tier: z.enum(["free", "pro"]) }) }, async function* ({ context, ask }) {
+      yield `${await ask("approve", "Sure?")} ${context.tier}`;
+    });
+    await withAgent(refund, async (kit, thread_id) => {
+      const refused = { code: "invalid", issues: [{ loc: ["body", "context", "tier"] }] };
+      const isRefused = ({ code, issues }: { code?: string; issues?: readonly { loc: readonly string[] }[] }): true => {
+        assert.deepEqual({ code, issues: issues?.map(({ loc }) => ({ loc })) }, refused);
+        return true;
+      };
+      await run(kit, thread_id, { context: { tier: "pro" } });
+      const noInput = [{ input: null }, { input: undefined, command: { update: { note: 1 } } }];
+      for (const request of [...noInput, { input: null, context: { tier: "gold" } }]) {
+        const { status } = await run(kit, thread_id, request);
+        assert.equal(status, "success");
+        assert.equal((await kit.service.threads.get(thread_id)).status, "interrupted");
+      }
+      // These call the function anew, with a context of their own.
+      await assert.rejects(run(kit, thread_id), isRefused);
+      const goto = { input: undefined, command: { goto: "agent" } };
+      await assert.rejects(run(kit, thread_id, goto), isRefused);
+      const { values } = await run(kit, thread_id, { input: undefined, command: { resume: "yes" } });
+      assert.equal((values as { messages: { content: string }[] }).messages.at(-1)?.content, "yes pro");
+      await assert.rejects(run(kit, thread_id, { input: null }), isRefused);
     });
   });
 

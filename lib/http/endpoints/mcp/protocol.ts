@@ -154,7 +154,7 @@ export function readBatch(
 /** Proxies must not change event streams. */
 export const SSE_HEADERS = { "cache-control": "no-cache, no-transform" } as const;
 
-/** Parses a message of a client: a request, a notification or a reply. Throws an McpError for anything else. */
+/** Parses a message of a client: a request, a notification or a reply. Throws an McpError with status 400 for anything else. */
 export function readMessage(input: unknown): McpMessage {
   const toError = (): McpError => invalidRequest("Invalid Request: Invalid JSON-RPC message");
   if (!isFiniteJson(input)) throw toError();
@@ -225,7 +225,7 @@ function checkModern({ method: name, meta }: RequestMessage, headers: Headers): 
 }
 
 /**
- * Throws an McpError if the header is missing or names another tool or task than the parameters. Does nothing for
+ * Throws an McpError with status 400 if the header is missing or names another tool or task than the parameters. Does nothing for
  * methods without either.
  */
 function checkName(request: McpRequest, headers: Headers): void {
@@ -307,6 +307,7 @@ export function toErrorMessage({ code, message, data, id }: McpError, request_id
 export const toErrorResponse = (error: McpError, request_id: Json = null): Response =>
   jsonResponse(toErrorMessage(error, request_id), {}, error.status);
 
+/** Creates the error with status 400 that names the capabilities which the client lacks. */
 export const missingCapabilityError = (required: JsonObject): McpError =>
   new McpError("capability", "Missing required client capability", {
     status: 400,
