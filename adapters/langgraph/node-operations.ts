@@ -70,7 +70,10 @@ export async function sleep<Until extends Duration | Date>(
 export async function wait<
   const Declared extends Schema | JsonSchema = Record<never, never>,
   Timeout extends Duration | undefined = undefined,
->(name: StepName, options: WaitOptions<Declared, Timeout> = {}): Promise<Infer<Declared> | NullAfter<Timeout>> {
+>(
+  name: StepName,
+  options: WaitOptions<Declared, Timeout> & { readonly timeout?: CheckedDuration<Timeout> } = {},
+): Promise<Infer<Declared> | NullAfter<Timeout>> {
   const storedName = encodeStepName(name);
   const label = formatStepName(storedName);
   assertKnownOptions(options, ["timeout", "schema", "begin"], label);

@@ -295,7 +295,10 @@ const isVisible = ({ value, namespace, key }: ItemRow, { filter }: Scope): boole
  * Returns the columns of an item, with value and vectors as JSON text; it expires `ttl_ms` from `now`. Columns are null without
  * vectors or a time to live.
  */
-function toContent({ value, vectors, ttl_ms }: NewItem, now: number) {
+function toContent(
+  { value, vectors, ttl_ms }: NewItem,
+  now: number,
+): Pick<CoreTables["store_items"], "value" | "vectors" | "ttl_ms" | "expires_at"> {
   return {
     value: JSON.stringify(value),
     vectors: vectors.length === 0 ? null : JSON.stringify(vectors),

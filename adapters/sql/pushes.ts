@@ -7,6 +7,8 @@ import type { RowsOf } from "./schema/tables.ts";
 import { insertCancelNotifications } from "./statements/deliveries.ts";
 import { continueTask, deletePush, selectPushes, upsertPush } from "./statements/pushes.ts";
 
+type StoredPush = RowsOf<typeof pushTables>["push_configs"];
+
 /**
  * Returns the statements of a new run for push configurations. With `resumesTask` the run becomes the newest run of the task of
  * the run before it on the thread. `push` is stored as the configuration of its task, which is the run itself if it names none.
@@ -23,7 +25,17 @@ export function createPushStatements(
 }
 
 /** Returns the columns of a push configuration. `config` is the JSON text of its terms together with the id of the task. */
-function toRow({ push_id, task_id, config_id, url, host, terms }: NewPush & { readonly task_id: string }) {
+function toRow({
+  push_id,
+  task_id,
+  config_id,
+  url,
+  host,
+  terms,
+}: NewPush & { readonly task_id: string }): Pick<
+  StoredPush,
+  "push_id" | "task_id" | "config_id" | "url" | "host" | "config"
+> {
   const stored: PushConfig = { ...terms, task_id };
   return { push_id, task_id, config_id, url, host, config: JSON.stringify(stored) };
 }
@@ -68,7 +80,7 @@ export function createPushStorage(driver: Database): PushStorage {
 }
 
 /** Converts a row. `terms` is the column `config` without the id of the task. */
-function toPush(row: RowsOf<typeof pushTables>["push_configs"]): PushRow {
+function toPush(row: StoredPush): PushRow {
   const { push_id, task_id, thread_id, config_id, last_run, url, host, config } = row;
   const { task_id: _, ...terms } = JSON.parse(config) as PushConfig;
   return { push_id, task_id, thread_id, config_id, last_run, url, host, terms };

@@ -13,7 +13,8 @@ export type DurationPart = `${number}${"ms" | "s" | "m" | "h" | "d" | "w"}`;
 
 /**
  * `unknown` for a duration, and `DurationError` for a text that is none: a text is a sequence of counts with units. Texts that are
- * known only at run time are checked when they are used. Write `timeout: Given & CheckedDuration<Given>`.
+ * known only at run time are checked when they are used. An option is intersected with it beside its interface, because the
+ * compiler cannot infer a union from an optional member that is an intersection.
  */
 export type CheckedDuration<Given> = Given extends string
   ? string extends Given

@@ -353,7 +353,11 @@ function createRecordOperations(
    * Returns the query limited to the scope and the workspaces that the caller may read, with run ids in lower case, as they are
    * stored. Throws `permission_missing` if there is no such workspace.
    */
-  function toSearchQuery<Query extends FeedbackFilter>(scope: Scope, caller: Caller, query: Query) {
+  function toSearchQuery<Query extends FeedbackFilter>(
+    scope: Scope,
+    caller: Caller,
+    query: Query,
+  ): Query & Pick<FeedbackQuery, "workspace_ids" | "scope"> {
     const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
     const run_ids = query.run_ids?.map((run_id) => run_id.toLowerCase());
     return { ...query, ...(run_ids && { run_ids }), workspace_ids, scope };

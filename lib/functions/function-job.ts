@@ -52,7 +52,7 @@ export interface SpanOptions {
  * }
  * ```
  */
-export interface FunctionJob<Types extends JobTypes = UntypedJob> extends DurableOperations {
+export interface FunctionJob<Types extends JobTypes = UntypedJob> extends DurableOperations<Types["interrupt"]> {
   readonly run_id: string;
   readonly thread_id: string;
   readonly assistant_id: string;

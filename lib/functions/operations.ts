@@ -21,9 +21,9 @@ export interface StepOptions<Timeout extends Duration = Duration, Backoff extend
   /** The maximum number of retries of a failed step. Default 0. */
   readonly retries?: number;
   /** The time limit of one attempt. Default: none. */
-  readonly timeout?: Timeout & CheckedDuration<Timeout>;
+  readonly timeout?: Timeout;
   /** The pause before the first retry; each later one is twice as long, at most 60 s. Default 1 s. */
-  readonly backoff?: Backoff & CheckedDuration<Backoff>;
+  readonly backoff?: Backoff;
   /** Returns true if an error is worth a retry. Default: every error is. */
   retry?(error: unknown): boolean;
 }
@@ -65,7 +65,7 @@ export type NullAfter<Timeout> = [Timeout] extends [undefined] ? never : null;
 /** The timeout of a wait, the schema of its event, and the step that hands out its address. */
 export interface WaitOptions<Declared, Timeout = Duration | undefined> {
   /** The duration after which `wait` returns null. Default: none. */
-  readonly timeout?: Timeout & CheckedDuration<Timeout>;
+  readonly timeout?: Timeout;
   /**
    * A Standard Schema or a JSON Schema of the event. An event that does not fit its JSON Schema is refused, and the wait
    * continues.
@@ -78,7 +78,7 @@ export interface WaitOptions<Declared, Timeout = Duration | undefined> {
 /** The timeout of a question, and the schema of its answer. */
 export interface AskOptions<Declared, Timeout = Duration | undefined> {
   /** The duration after which `ask` returns null. Default: none. */
-  readonly timeout?: Timeout & CheckedDuration<Timeout>;
+  readonly timeout?: Timeout;
   /**
    * A Standard Schema or a JSON Schema of the resume value, which is then not validated by the agent's `resume`. Clients see its
    * JSON Schema as `response_schema`.
@@ -96,9 +96,9 @@ export type StepResult<Returned> = Returned extends AsyncIterable<unknown> | { r
 
 /**
  * The operations of durable functions. A function that uses them continues where it stopped, after a crash, a deploy,
- * or an answer that took a week.
+ * or an answer that took a week. `Interrupt` is the type of the value of an ask.
  */
-export interface DurableOperations {
+export interface DurableOperations<Interrupt = unknown> {
   /**
    * Calls `work` and stores its JSON result: later attempts of the run get that result and do not call `work` again.
    * If it returns an async iterable of texts, or an object with a `textStream`, its tokens are streamed as they come,
@@ -108,7 +108,10 @@ export interface DurableOperations {
   step<Returned, Timeout extends Duration = Duration, Backoff extends Duration = Duration>(
     name: StepName,
     work: (context: StepContext) => Returned,
-    options?: StepOptions<Timeout, Backoff>,
+    options?: StepOptions<Timeout, Backoff> & {
+      readonly timeout?: CheckedDuration<Timeout>;
+      readonly backoff?: CheckedDuration<Backoff>;
+    },
   ): Promise<StepResult<Awaited<Returned>>>;
   /** Resolves after a duration or at a time. Long sleeps need no worker, and survive restarts. */
   sleep<Until extends Duration | Date>(name: StepName, until: Until & CheckedDuration<Until>): Promise<void>;
@@ -116,7 +119,10 @@ export interface DurableOperations {
   wait<
     const Declared extends Schema | JsonSchema = Record<never, never>,
     Timeout extends Duration | undefined = undefined,
-  >(name: StepName, options?: WaitOptions<Declared, Timeout>): Promise<Infer<Declared> | NullAfter<Timeout>>;
+  >(
+    name: StepName,
+    options?: WaitOptions<Declared, Timeout> & { readonly timeout?: CheckedDuration<Timeout> },
+  ): Promise<Infer<Declared> | NullAfter<Timeout>>;
   /**
    * Raises an interrupt with `value`. Returns its resume value as `schema` parses it, or null after `timeout`. Several
    * may be pending.
@@ -126,8 +132,8 @@ export interface DurableOperations {
     Timeout extends Duration | undefined = undefined,
   >(
     name: StepName,
-    value: unknown,
-    options?: AskOptions<Declared, Timeout>,
+    value: Interrupt,
+    options?: AskOptions<Declared, Timeout> & { readonly timeout?: CheckedDuration<Timeout> },
   ): Promise<Infer<Declared> | NullAfter<Timeout>>;
 }
 

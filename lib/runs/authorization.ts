@@ -260,7 +260,10 @@ async function authorizeJoin<Options extends { readonly cancel_on_disconnect?: b
   thread_id: string | null,
   run_id: string,
   options: Options,
-) {
+): Promise<{
+  readonly grant: AccessGrant;
+  readonly options: Options & { readonly mayCancel?: () => Promise<boolean> };
+}> {
   const authorizedCall = await authorizer.authorize("threads:read", { thread_id, run_id });
   if (!options.cancel_on_disconnect) return { grant: authorizedCall, options };
   const stop = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };

@@ -159,7 +159,11 @@ function createStateWriter({ storage, scope, environment, states }: ChangeOption
  * Returns the checkpoint that a change starts from, with the root as default namespace and perhaps without an id, and its
  * update. `checkpoint` has precedence over `checkpoint_id`.
  */
-function parseChange({ values = null, as_node, checkpoint, checkpoint_id }: StateChange) {
+function parseChange({ values = null, as_node, checkpoint, checkpoint_id }: StateChange): {
+  readonly ns: string;
+  readonly checkpoint_id: string | undefined;
+  readonly update: StateUpdate;
+} {
   const update: StateUpdate = { values: values as Json, ...(as_node === undefined ? {} : { as_node }) };
   return {
     ns: checkpoint?.checkpoint_ns ?? "",

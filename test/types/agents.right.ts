@@ -287,3 +287,10 @@ expectTypeOf(await job.wait("p", { timeout: "1h 30m" })).toBeAny();
 await job.wait("p", { ...(optional === undefined ? {} : { timeout: optional }) });
 const stepOptions: StepOptions = { retries: 2, timeout: "5m", backoff: configured };
 await job.step("options", () => 1, stepOptions);
+
+/** The value of an ask has the type of the agent's interrupts, and any type without a schema of them. */
+agent({ interrupt: v.object({ question: v.string() }) }, async ({ ask }) => {
+  const ok = await ask("sure", { question: "Sure?" }, { schema: v.boolean(), timeout: "7d" });
+  return `${ok satisfies boolean | null}`;
+});
+await job.ask("any", { anything: new Date(0) });

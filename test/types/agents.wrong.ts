@@ -66,6 +66,10 @@ export const message: MessageLike = { type: "bot", content: "x" };
 agent({ max_atempts: 1 }, () => "x");
 // W34 an interrupt of a wrong form: 'text' does not exist
 agent({ interrupt: v.object({ question: v.string() }) }, ({ interrupt }) => interrupt({ text: "?" }));
+// W34 the value of an ask of a wrong form: 'text' does not exist
+agent({ interrupt: v.object({ question: v.string() }) }, async ({ ask }) => {
+  await ask("sure", { text: "?" });
+});
 // W35 a misspelt setting beside a plain function: Unknown setting: max_atempts
 host({ a: { agent: () => "x", max_atempts: 1 } });
 // W36 a result that is no agent result, of a function with settings: AgentError<"An agent returns

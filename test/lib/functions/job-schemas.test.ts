@@ -173,7 +173,7 @@ describe("arguments of", () => {
     it(`ask() that do not fit are a TypeError, and no question is stored, by ${library}`, async () => {
       let askValue: unknown = { q: 7 };
       const asks: AgentDefinition = agent({ interrupt: interrupt as typeof question.zod }, async function* ({ ask }) {
-        yield `${await ask(["sure", 1], askValue, { schema: { type: "string" } })}`;
+        yield `${await ask(["sure", 1], askValue as { q: string }, { schema: { type: "string" } })}`;
       });
       await withAgent(asks, async (kit, thread_id) => {
         const { error, message } = readError(await run(kit, thread_id)) as { error: string; message: string };

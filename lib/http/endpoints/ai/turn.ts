@@ -8,7 +8,7 @@ import { createReader } from "../../../streams/log.ts";
 import { endsRun, type FrameEvents, readRunEvents } from "../run-events.ts";
 import { findLastHumanMessageId, getStateMessages } from "../states.ts";
 import { type AiVersion, type AnsweredInterrupt, type UIMessageChunk, UIMessageMapper } from "./chunks.ts";
-import { type AnswerPoint, buildTurns, createReplyId, type UIMessage } from "./messages.ts";
+import { type AnswerPoint, buildTurns, type ChatTurnMessages, createReplyId, type UIMessage } from "./messages.ts";
 
 /** The resources of the caller that the functions need. */
 export type ChatResources = Pick<Resources, "assistants" | "runs" | "threads">;
@@ -150,7 +150,12 @@ const clientHasApproval = ({ questions }: StoredAnswerPoint, approvalId: string)
  * Returns the turn that an answer continues, with its chunks and its mapper, still open. Returns an empty one for an
  * answer that is a text of the user, and if there are no messages.
  */
-function openTurn(messages: readonly Json[], earlier: readonly AnswerPoint[], answer: AnswerPoint, version: AiVersion) {
+function openTurn(
+  messages: readonly Json[],
+  earlier: readonly AnswerPoint[],
+  answer: AnswerPoint,
+  version: AiVersion,
+): Pick<ChatTurnMessages, "chunks" | "mapper"> {
   if (answer.user) return { chunks: [] as UIMessageChunk[], mapper: new UIMessageMapper(version) };
   const from = messages.findLastIndex((message) => isObject(message) && message.type === "human");
   const turns = buildTurns(messages.slice(Math.max(0, from)), answer.questions, {

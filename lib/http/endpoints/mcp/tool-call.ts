@@ -6,6 +6,7 @@ import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { DEFAULTS } from "../../../options.ts";
 import type { Run, RunCreate, RunOrigin, RunWait } from "../../../runs/mod.ts";
 import { UUID } from "../../../storage/identity.ts";
+import type { Thread } from "../../../threads/mod.ts";
 import type { RequestContext } from "../../route.ts";
 import { readRunOriginFromHeaders } from "../../run-request.ts";
 import { canModelAnswer } from "../permissions.ts";
@@ -189,7 +190,7 @@ async function startToolCall(toolCall: ToolCallContext, args: JsonObject): Promi
  */
 async function resumeAsModel(
   toolCall: ToolCallContext,
-  thread: Awaited<ReturnType<typeof findConversation>>,
+  thread: Thread | null,
   resume: Json,
 ): Promise<JsonObject | PendingToolCall> {
   if (thread) await recordRequestKey(toolCall, thread.thread_id);
@@ -265,7 +266,10 @@ const conversationNotFoundError = (id: Json): ServiceError =>
  * Returns the thread that the arguments continue. Returns null if `id` is undefined. Throws `thread_not_found` for an
  * id that is no UUID, and for a thread of another agent or caller.
  */
-async function findConversation({ context: { resources }, tool }: ToolCallContext, id: Json | undefined) {
+async function findConversation(
+  { context: { resources }, tool }: ToolCallContext,
+  id: Json | undefined,
+): Promise<Thread | null> {
   if (id === undefined) return null;
   if (typeof id !== "string" || !UUID.test(id)) throw conversationNotFoundError(id);
   const thread = await resources.threads.get(id).catch(nullIfNotFound);
@@ -278,7 +282,7 @@ async function findConversation({ context: { resources }, tool }: ToolCallContex
 /** Returns the command that resumes a conversation with the model's value, or a tool error with the reason why it cannot. */
 function toResumeCommand(
   toolCall: ToolCallContext,
-  thread: Awaited<ReturnType<typeof findConversation>>,
+  thread: Thread | null,
   resume: Json,
 ): JsonObject | NonNullable<RunCreate["command"]> {
   const { context, tool, signature } = toolCall;

@@ -75,7 +75,10 @@ export function findMessages(values: unknown): readonly ChatMessage[] | null {
  * Separates the results of tools from the other messages, by the ids of their calls, because the card of a call shows
  * its result. A result whose call is not among the messages stays a message.
  */
-export function separateResults(messages: readonly ChatMessage[]) {
+export function separateResults(messages: readonly ChatMessage[]): {
+  readonly withoutResults: readonly ChatMessage[];
+  readonly results: ReadonlyMap<string, ChatMessage>;
+} {
   const callIds = new Set(messages.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id }) => id)));
   const isResult = ({ type, tool_call_id }: ChatMessage): boolean => type === "tool" && callIds.has(tool_call_id);
   return {

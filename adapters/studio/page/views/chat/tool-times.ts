@@ -16,7 +16,11 @@ const SILENCE_MS = 1000;
  * with the run, when `abort` aborts, or when no event comes for a while, which aborts it; then the times are
  * incomplete.
  */
-async function readTimes(thread_id: string, run_id: string, abort: AbortController) {
+async function readTimes(
+  thread_id: string,
+  run_id: string,
+  abort: AbortController,
+): Promise<ReadonlyMap<string, number>> {
   const { turn } = await call<RunDetail>("GET", `/greenroom/runs/${run_id}`, { signal: abort.signal });
   const conversation = new Conversation();
   const stop = (): void => abort.abort();

@@ -92,10 +92,14 @@ function indexTurnsByMessage(
 const NO_RUNS: readonly RunSummary[] = [];
 
 /**
- * Returns the newest run of a thread, if its list is loaded, and the runs of each turn by the id of its last message.
+ * Reads the runs of a thread, and returns the newest one, if their list is loaded, and the runs of each turn by the id of its last message.
  * The turns stay as they were while a run streams or data loads, so that nothing jumps.
  */
-export function useTurnRuns(thread_id: string, state: ChatState, history: History | undefined) {
+export function useTurnRuns(
+  thread_id: string,
+  state: ChatState,
+  history: History | undefined,
+): { readonly newest: RunSummary | undefined; readonly turns: ReadonlyMap<string, TurnRuns> } {
   const { version, phase, messages, checkpoint_id, isNew } = state;
   const key = isNew ? null : `turns/${thread_id}/${version}`;
   const { data, error } = useResource<Listing<RunSummary>>(key, (signal) =>

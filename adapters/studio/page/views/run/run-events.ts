@@ -40,7 +40,11 @@ const isEndEvent = (method: string, data: EventData): boolean =>
  * Reads the events of a run and calls `onBars` with a copy of all ended bars whenever one ends, and at the end. What is
  * open when an attempt or the run ends, ends with it. Resolves at the end of the run; rejects if the stream fails.
  */
-async function readBars({ thread_id, turn, claims }: RunDetail, signal: AbortSignal, onBars: (bars: Bar[]) => void) {
+async function readBars(
+  { thread_id, turn, claims }: RunDetail,
+  signal: AbortSignal,
+  onBars: (bars: Bar[]) => void,
+): Promise<void> {
   const open = new Map<string, OpenBar>();
   const bars: Bar[] = [];
   /** Ends an open bar and adds it to the result. */
