@@ -4,7 +4,6 @@
  */
 import { selectModelParams } from "../executor/model-params.ts";
 import type { EndedSpan, StartedSpan } from "../executor/trace.ts";
-import { copyAsJson } from "./copy-json.ts";
 import { readModelResult } from "./open-streams.ts";
 import { type ContextStorage, importBuiltin, type SpanContext } from "./span-context.ts";
 
@@ -43,7 +42,7 @@ function toSpan(type: unknown, event: Members): StartedSpan | null {
       kind: "tool",
       name: toText(toolName) ?? "tool",
       ...(typeof toolCallId === "string" ? { tool_call_id: toolCallId } : {}),
-      ...(isHidden ? {} : { input: () => copyAsJson(input) }),
+      ...(isHidden ? {} : { input: () => input }),
     };
   }
   const operation = typeof type === "string" && Object.hasOwn(OPERATIONS, type) ? OPERATIONS[type] : undefined;
@@ -58,7 +57,7 @@ function toSpan(type: unknown, event: Members): StartedSpan | null {
     ...(model === undefined ? {} : { model }),
     ...(provider === undefined ? {} : { provider }),
     ...(params ? { params } : {}),
-    ...(isHidden ? {} : { input: () => copyAsJson({ instructions, messages, value, query, documents }) }),
+    ...(isHidden ? {} : { input: () => ({ instructions, messages, value, query, documents }) }),
   };
 }
 
@@ -74,7 +73,7 @@ function toEnd(type: unknown, { result, error, event = {} }: Operation, isStoppe
   return {
     status: "ok",
     ...(type === "executeTool" ? {} : readModelResult(result)),
-    ...(isHidden ? {} : { output: () => copyAsJson(value) }),
+    ...(isHidden ? {} : { output: () => value }),
   };
 }
 

@@ -66,12 +66,3 @@ export function describeType(value: unknown): string {
   if (typeof value === "object" && value !== null) return `an instance of ${value.constructor?.name || "a class"}`;
   return typeof value === "bigint" ? `the bigint ${value}` : String(value);
 }
-
-/** Returns a copy of a value as JSON keeps it; undefined if JSON cannot. */
-export function copyAsJson(value: unknown): unknown {
-  try {
-    return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
-  } catch {
-    return undefined;
-  }
-}

@@ -35,7 +35,7 @@ export interface Interrupted {
 export interface SpanOptions {
   /** What the span is. Default `custom`. */
   readonly kind?: "custom" | "model" | "tool" | "retriever";
-  /** Facts about the work, without prompts and secrets: at most 32, and 4 KiB. */
+  /** Facts about the work, at most 32 and 4 KiB. Stored only with `traces.content: "all"`. */
   readonly attributes?: { readonly [name: string]: string | number | boolean };
 }
 

@@ -1,7 +1,6 @@
 /** The spans of a function: those that it names by `span()`, and where the others lie. Loaded if the attempt has a recorder. */
 import type { ModelUsage } from "../executor/contract.ts";
 import type { EndedSpan, SpanResult, TraceRecorder } from "../executor/trace.ts";
-import { copyAsJson } from "./copy-json.ts";
 import type { SpanOptions } from "./function-job.ts";
 import { createPartRecorder, OpenStreams, type PartRecorder } from "./open-streams.ts";
 import type { ContextStorage, SpanContext } from "./span-context.ts";
@@ -94,6 +93,8 @@ export class FunctionSpans {
       ...{ kind, name },
       ...(parent_id === undefined ? {} : { parent_id }),
       ...(attributes ? { attributes } : {}),
+      // Attributes are content; this one is a parameter of the conventions for retrievals.
+      ...(kind === "retriever" && typeof attributes?.top_k === "number" ? { params: { top_k: attributes.top_k } } : {}),
     });
     const spent = (): SpanResult => (kind === "model" || kind === "custom" ? (usage?.toResult() ?? {}) : {});
     try {
@@ -101,7 +102,7 @@ export class FunctionSpans {
         { ...this.#createContext(span_id), usage, streams: outer?.streams ?? new OpenStreams() },
         work,
       );
-      this.trace.end(span_id, { status: "ok", ...spent(), output: () => copyAsJson(result) });
+      this.trace.end(span_id, { status: "ok", ...spent(), output: () => result });
       return result;
     } catch (error) {
       this.trace.end(span_id, { ...this.toFailure(error), ...spent() });

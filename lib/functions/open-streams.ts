@@ -1,7 +1,5 @@
 /** The streams of the AI SDK that code of an agent has opened, and the spans of their model calls. */
 import type { EndedSpan, SpanResult, SpanTokens, TraceRecorder } from "../executor/trace.ts";
-import { copyAsJson } from "./copy-json.ts";
-
 /** A part of `fullStream`. */
 export type StreamPart = Readonly<Record<string, unknown>> & { readonly type?: unknown };
 
@@ -113,7 +111,7 @@ export function createPartRecorder(
   };
   const startTool = ({ toolCallId, toolName, input, providerExecuted }: StreamPart): void => {
     if (hasChannel() || providerExecuted === true) return;
-    const details = { name: String(toolName), tool_call_id: String(toolCallId), input: () => copyAsJson(input) };
+    const details = { name: String(toolName), tool_call_id: String(toolCallId), input: () => input };
     tools.set(toolCallId, trace.start({ kind: "tool", ...details, ...parent }));
   };
   const endTool = ({ toolCallId }: StreamPart, result: EndedSpan): void => {
@@ -127,7 +125,7 @@ export function createPartRecorder(
     "tool-call": startTool,
     "tool-error": (part) => endTool(part, { status: "error", error: part.error }),
     "tool-result": (part) => {
-      if (part.preliminary !== true) endTool(part, { status: "ok", output: () => copyAsJson(part.output) });
+      if (part.preliminary !== true) endTool(part, { status: "ok", output: () => part.output });
     },
     "finish-step": (part) => {
       if (model !== undefined) trace.end(model, { status: "ok", ...readModelResult(part), ...readTimes(part) });

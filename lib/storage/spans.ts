@@ -38,7 +38,10 @@ export interface SpanTokens {
   readonly reasoning?: number;
 }
 
-/** The input or output of a span: a pointer into a checkpoint, or a copy, which is truncated to `traces.max_bytes`. */
+/**
+ * The input or output of a span: a pointer into a checkpoint, or a copy, which is truncated to `traces.max_bytes`. `bytes` is the size of
+ * the whole value, of one with more than 50,000 members that of the first ones.
+ */
 export type SpanValue =
   | {
       readonly ref: {
@@ -81,9 +84,9 @@ export interface SpanDetails {
   readonly operation?: "chat" | "text" | "embeddings" | "rerank";
   readonly provider?: string;
   readonly model?: string;
-  /** The permitted parameters of a model call, at most 1 KiB. */
+  /** The permitted parameters of a model call, at most 1 KiB. `stop` and other texts only with `traces.content: "all"`. */
   readonly params?: { readonly [name: string]: Json };
-  /** Scalars of `job.span()`, at most 32 and 4 KiB. */
+  /** Scalars of `job.span()`, at most 32 and 4 KiB; only with `traces.content: "all"`. */
   readonly attributes?: { readonly [name: string]: string | number | boolean };
   readonly links?: readonly SpanLink[];
 }

@@ -3,6 +3,8 @@ import { omitSecrets } from "../executor/job-request.ts";
 import type { RecordedValue } from "../executor/trace.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { SpanError, SpanValue, TraceContent } from "../storage/mod.ts";
+import { copyStart } from "../storage/span-text.ts";
+import { copyValue, measureJson } from "./copy-value.ts";
 import type { Redact, RedactedSpan, TraceSettings } from "./options.ts";
 import type { TraceCounters } from "./sinks.ts";
 import { countBytes, cutText, isMessageList, replaceFiles, truncate } from "./truncation.ts";
@@ -12,7 +14,6 @@ const MAX_VALUES_PER_RUN = 64;
 /** Values up to this length stand in their span, longer ones beside it. */
 const MAX_INLINE_CHARS = 200;
 const MAX_ERROR_CHARS = 500;
-const MAX_NAME_CHARS = 200;
 const MAX_PARAMS_BYTES = 1_024;
 const MAX_ATTRIBUTES = 32;
 const MAX_ATTRIBUTES_BYTES = 4_096;
@@ -55,21 +56,6 @@ export function hashText(text: string): string {
   return [a ^ b ^ c ^ d, b ^ a, c ^ a, d ^ a].map((part) => (part >>> 0).toString(16).padStart(8, "0")).join("");
 }
 
-/** Returns a copy as plain JSON; undefined for values without one, such as cycles and functions. */
-function copyJson(value: unknown): Json | undefined {
-  try {
-    const text = JSON.stringify(value, function (this: Record<string, unknown>, key, member: unknown) {
-      const original = this[key];
-      if (original instanceof Uint8Array || original instanceof ArrayBuffer)
-        return { type: "file", mime: null, bytes: original.byteLength };
-      return typeof member === "bigint" ? member.toString() : member;
-    });
-    return text === undefined ? undefined : (JSON.parse(text) as Json);
-  } catch {
-    return undefined;
-  }
-}
-
 type SpanHead = Pick<RedactedSpan, "kind" | "name">;
 
 interface ContentOptions extends Pick<TraceSettings, "content" | "max_bytes"> {
@@ -103,37 +89,50 @@ export class ContentKeeper {
   /** Returns what is kept of an input or output; undefined for nothing. */
   keepValue(recorded: RecordedValue, span: SpanHead, member: "input" | "output"): SpanValue | undefined {
     const { content } = this.#options;
-    if (typeof recorded !== "function") return content === "none" ? undefined : recorded;
-    if (content !== "all") return undefined;
-    let made: unknown;
+    if (content === "none") return undefined;
+    const [ref, create] = typeof recorded === "function" ? [undefined, recorded] : [recorded.ref, recorded.copy];
+    const reference = ref && { ref };
+    if (content !== "all" || !create) return reference;
     try {
-      made = recorded();
+      const copied = copyValue(create());
+      if (!copied) return reference;
+      const redacted = this.#redact(omitSecrets(copied.json), { ...span, member });
+      return redacted === undefined ? undefined : this.#copy(replaceFiles(redacted), copied.isPartial);
     } catch {
-      return undefined;
+      return reference;
     }
-    const redacted = this.#redact(omitCopiedSecrets(copyJson(made)), { ...span, member });
-    return redacted === undefined ? undefined : this.#copy(replaceFiles(redacted));
   }
 
   /** Returns the type of an error, and its message if copies are kept. */
   keepError(error: unknown, span: SpanHead): SpanError {
-    const { name, message } = isErrorLike(error) ? error : { name: "Error", message: String(error) };
-    const type = String(name || "Error").slice(0, MAX_NAME_CHARS);
+    const { name, message } = readError(error);
+    const type = copyStart(name);
     if (this.#options.content !== "all") return { type };
-    const kept = this.#redact(message.slice(0, MAX_ERROR_CHARS), { ...span, member: "error.message" });
-    return typeof kept === "string" ? { type, message: kept.slice(0, MAX_ERROR_CHARS) } : { type };
+    const kept = this.#redact(message, { ...span, member: "error.message" });
+    return typeof kept === "string" ? { type, message: copyStart(kept, MAX_ERROR_CHARS) } : { type };
   }
 
   /** Returns the parameters of a model call as far as they are permitted and fit; undefined for none. */
   keepParams(params: JsonObject | undefined, span: SpanHead): JsonObject | undefined {
-    const kept = params && this.#redact(omitSecrets(params), { ...span, member: "params" });
-    return isObject(kept) ? pickFitting(kept, Number.POSITIVE_INFINITY, MAX_PARAMS_BYTES) : undefined;
+    const permitted = this.#options.content === "all" ? params : params && omitTexts(params);
+    return this.#keepMembers(permitted, { ...span, member: "params" }, Number.POSITIVE_INFINITY, MAX_PARAMS_BYTES);
   }
 
-  /** Returns the attributes that fit; undefined for none. */
+  /** Returns the attributes that fit, if copies are kept; undefined for none. */
   keepAttributes(attributes: JsonObject | undefined, span: SpanHead): JsonObject | undefined {
-    const kept = attributes && this.#redact(omitSecrets(attributes), { ...span, member: "attributes" });
-    return isObject(kept) ? pickFitting(kept, MAX_ATTRIBUTES, MAX_ATTRIBUTES_BYTES) : undefined;
+    if (this.#options.content !== "all") return undefined;
+    return this.#keepMembers(attributes, { ...span, member: "attributes" }, MAX_ATTRIBUTES, MAX_ATTRIBUTES_BYTES);
+  }
+
+  #keepMembers(
+    members: JsonObject | undefined,
+    span: RedactedSpan,
+    count: number,
+    max_bytes: number,
+  ): JsonObject | undefined {
+    const copied = members && copyValue(members)?.json;
+    const kept = isObject(copied) ? this.#redact(omitSecrets(copied), span) : undefined;
+    return isObject(kept) ? pickFitting(kept, count, max_bytes) : undefined;
   }
 
   /** Returns the form of a value in stored spans. */
@@ -148,7 +147,7 @@ export class ContentKeeper {
     return unsaved;
   }
 
-  /** Calls `redact` and returns its result; undefined if it omits the value, throws or is asynchronous. */
+  /** Calls `redact` and returns its result; undefined if it omits the value, throws, is asynchronous or returns no JSON. */
   #redact(value: Json | undefined, span: RedactedSpan): Json | undefined {
     const { redact, counters } = this.#options;
     if (value === undefined || !redact) return value;
@@ -158,7 +157,10 @@ export class ContentKeeper {
         Promise.resolve(redacted).catch(() => {});
         throw new TypeError("redact must not be asynchronous");
       }
-      return copyJson(redacted);
+      if (redacted === undefined) return undefined;
+      const copied = copyValue(redacted);
+      if (!copied) throw new TypeError("redact must return JSON");
+      return copied.json;
     } catch {
       counters.redact_failed++;
       return undefined;
@@ -166,19 +168,22 @@ export class ContentKeeper {
   }
 
   /** Returns a copy that fits, and keeps its content for the next save. Above the limit of the run the value is null. */
-  #copy(full: Json): SpanValue {
+  #copy(full: Json, isPartial: boolean): SpanValue {
     const { max_bytes } = this.#options;
-    const fullText = JSON.stringify(full);
-    const bytes = countBytes(fullText);
-    const truncated = bytes > max_bytes;
-    const value = truncated ? truncate(full, max_bytes) : full;
-    const text = truncated ? JSON.stringify(value) : fullText;
-    if (text.length <= MAX_INLINE_CHARS)
-      return this.#take(countBytes(text)) ? { value, bytes, truncated } : OMITTED(bytes);
+    const bytes = measureJson(full);
+    const isLong = bytes > max_bytes;
+    const truncated = isLong || isPartial;
+    const value = isLong ? truncate(full, max_bytes) : full;
+    const text = JSON.stringify(value);
+    if (text.length <= MAX_INLINE_CHARS) {
+      // The value may be the start of a long text, which it would keep in memory.
+      const inline = JSON.parse(text) as Json;
+      return this.#take(countBytes(text)) ? { value: inline, bytes, truncated } : createOmitted(bytes);
+    }
     const { list, others } = splitMessages(value);
     const pieces = list ? list.map((message) => JSON.stringify(message)) : [text];
     const hashes = pieces.map(hashText);
-    if (!this.#keepPieces(hashes, pieces)) return OMITTED(bytes);
+    if (!this.#keepPieces(hashes, pieces)) return createOmitted(bytes);
     const size = { bytes, truncated };
     const form: StoredValue = list
       ? { hashes, ...(others ? { others } : {}), ...size }
@@ -217,13 +222,39 @@ function splitMessages(value: Json): { readonly list?: readonly JsonObject[]; re
   return { list: messages as JsonObject[], others };
 }
 
-const OMITTED = (bytes: number): SpanValue => ({ value: null, bytes, truncated: true });
+const createOmitted = (bytes: number): SpanValue => ({ value: null, bytes, truncated: true });
 
-const omitCopiedSecrets = (value: Json | undefined): Json | undefined =>
-  value === undefined ? value : omitSecrets(value);
+/** Returns the name and the message of what was thrown, which can be anything. */
+function readError(error: unknown): { readonly name: string; readonly message: string } {
+  try {
+    if (typeof error !== "object" || error === null || !("message" in error) || typeof error.message !== "string")
+      return { name: "Error", message: String(error) };
+    return { name: String((error as { readonly name?: unknown }).name || "Error"), message: error.message };
+  } catch {
+    return { name: "Error", message: "" };
+  }
+}
 
-const isErrorLike = (error: unknown): error is { readonly name: string; readonly message: string } =>
-  typeof error === "object" && error !== null && "message" in error && typeof error.message === "string";
+/** The values of `tool_choice` that name no tool. */
+const TOOL_CHOICES: readonly Json[] = ["auto", "none", "any", "required"];
+const MAX_SCALAR_CHARS = 100;
+
+/** Returns the parameters that can hold no text of a conversation: numbers, flags, short words and the names of tools. */
+function omitTexts({ stop: _, tool_choice, ...params }: JsonObject): JsonObject {
+  const { tools } = params;
+  const names = Array.isArray(tools) ? tools.filter((name) => typeof name === "string") : [];
+  const isKnown = tool_choice !== undefined && [...TOOL_CHOICES, ...names].includes(tool_choice);
+  const scalars = Object.entries(params).filter(
+    ([name, value]) => name !== "tools" && (typeof value === "string" ? isShort(value) : typeof value !== "object"),
+  );
+  return {
+    ...Object.fromEntries(scalars),
+    ...(names.length > 0 ? { tools: names } : {}),
+    ...(isKnown ? { tool_choice } : {}),
+  };
+}
+
+const isShort = (text: string): boolean => text.length <= MAX_SCALAR_CHARS;
 
 /** Returns the first members, at most `count`, whose JSON fits. A text is cut. Undefined for none. */
 function pickFitting(members: JsonObject, count: number, max_bytes: number): JsonObject | undefined {
@@ -231,11 +262,13 @@ function pickFitting(members: JsonObject, count: number, max_bytes: number): Jso
   let room = max_bytes;
   for (const [name, member] of Object.entries(members)) {
     if (kept.length >= count) break;
+    if (member === null) continue;
     const value = typeof member === "string" ? cutText(member, max_bytes / 2) : member;
-    const bytes = countBytes(JSON.stringify([name, value]));
+    const bytes = measureJson([name, value], room);
     if (bytes > room) continue;
     room -= bytes;
     kept.push([name, value]);
   }
-  return kept.length > 0 ? Object.fromEntries(kept) : undefined;
+  // A cut text would keep all of it in memory.
+  return kept.length > 0 ? (JSON.parse(JSON.stringify(Object.fromEntries(kept))) as JsonObject) : undefined;
 }

@@ -46,15 +46,19 @@ export interface TraceOptions {
    */
   readonly record?: "all" | "none" | TraceSampling;
   /**
-   * `none`: names, times and tokens. `references`: also pointers to checkpoints. `all`: also copies of prompts, answers, arguments,
-   * results and error messages. Default `references`; `greenroom dev` uses `all`.
+   * `none`: names, times, tokens and short parameters of models. `references`: also pointers to checkpoints. `all`: also copies of
+   * prompts, answers, arguments, results, error messages and the attributes of `span()`. Default `references`; `greenroom dev` uses
+   * `all`.
    */
   readonly content?: "none" | "references" | "all";
   /** The size of one copied value in bytes; longer ones are cut. A run keeps 64 times as much. Default 16,384. */
   readonly max_bytes?: number;
   /** The time for which traces are kept after the end of their run. Null keeps them as long as the run. Default 604,800,000: seven days. */
   readonly retention_ms?: number | null;
-  /** Replaces or omits each value before it is kept. It must be synchronous. Default: keeps all. */
+  /**
+   * Replaces or omits each value before it is kept. It must be synchronous; a value for which it throws or returns no JSON is omitted.
+   * Default: keeps all.
+   */
   readonly redact?: Redact;
   /**
    * What an incoming `traceparent` does: `continue` makes the run part of that trace, `link` names it, `ignore` drops it. Callers with

@@ -1,5 +1,6 @@
 /** Cuts copied values to a size in bytes, and replaces images and files by their type and size. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
+import { measureJson, writeStart } from "./copy-value.ts";
 
 /** Returns the number of bytes of a text in UTF-8. */
 export function countBytes(text: string): number {
@@ -29,8 +30,6 @@ export function cutText(text: string, max_bytes: number): string {
   return text.slice(0, splitsPair ? index - 1 : index);
 }
 
-const measure = (json: Json): number => countBytes(JSON.stringify(json));
-
 /** Returns true for a message of any notation: an object with a role or a type, and content. */
 const isMessage = (json: Json): json is JsonObject =>
   isObject(json) && (typeof json["role"] === "string" || typeof json["type"] === "string") && "content" in json;
@@ -45,11 +44,11 @@ const isSystemMessage = ({ role, type }: JsonObject): boolean => ["system", "dev
 function cutMessage(message: JsonObject, max_bytes: number): JsonObject {
   const { content = "", role, type } = message;
   const head = { ...(role === undefined ? {} : { role }), ...(type === undefined ? {} : { type }) };
-  const text = typeof content === "string" ? content : JSON.stringify(content);
+  const text = typeof content === "string" ? content : writeStart(content, max_bytes);
   // Escapes make the JSON of a text longer, at most sixfold.
-  let room = Math.max(0, max_bytes - measure({ ...head, content: "" }));
+  let room = Math.max(0, max_bytes - measureJson({ ...head, content: "" }));
   let cut = { ...head, content: cutText(text, room) };
-  while (room > 0 && measure(cut) > max_bytes) {
+  while (room > 0 && measureJson(cut, max_bytes) > max_bytes) {
     room = Math.floor(room / 2);
     cut = { ...head, content: cutText(text, room) };
   }
@@ -60,10 +59,10 @@ function cutMessage(message: JsonObject, max_bytes: number): JsonObject {
 function cutMessages(messages: readonly JsonObject[], max_bytes: number): JsonObject[] {
   const [first] = messages;
   const system = first && isSystemMessage(first) ? [cutToSize(first, Math.floor(max_bytes / 2))] : [];
-  let room = max_bytes - 2 - system.reduce((sum, message) => sum + measure(message) + 1, 0);
+  let room = max_bytes - 2 - system.reduce((sum, message) => sum + measureJson(message) + 1, 0);
   const newest: JsonObject[] = [];
   for (const message of messages.slice(system.length).reverse()) {
-    const bytes = measure(message) + 1;
+    const bytes = measureJson(message, room) + 1;
     if (bytes > room) {
       if (newest.length === 0) newest.unshift(cutMessage(message, room - 1));
       break;
@@ -75,7 +74,7 @@ function cutMessages(messages: readonly JsonObject[], max_bytes: number): JsonOb
 }
 
 const cutToSize = (message: JsonObject, max_bytes: number): JsonObject =>
-  measure(message) <= max_bytes ? message : cutMessage(message, max_bytes);
+  measureJson(message, max_bytes) <= max_bytes ? message : cutMessage(message, max_bytes);
 
 /**
  * Returns the value with at most about `max_bytes` of JSON: a text is cut, a list of messages keeps the system message and the newest,
@@ -86,17 +85,19 @@ export function truncate(json: Json, max_bytes: number): Json {
   if (isMessageList(json)) return cutMessages(json, max_bytes);
   if (isObject(json) && isMessageList(json["messages"])) {
     const { messages, ...others } = json;
-    const room = max_bytes - measure(others);
+    const room = max_bytes - measureJson(others, max_bytes);
     if (room >= max_bytes / 2) return { ...others, messages: cutMessages(messages as JsonObject[], room) };
   }
-  return cutText(JSON.stringify(json), max_bytes);
+  return cutText(writeStart(json, max_bytes), max_bytes);
 }
 
+/** A data URL has its type, and base64 looks like it, in so many characters: a regular expression fails on a text of megabytes. */
+const MAX_HEAD_CHARS = 1_000;
 const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)?(?:;[\w=.+-]+)*?(;base64)?,/;
 
 /** Returns a data URL as its media type and size; null for other texts. */
 function describeDataUrl(text: string): JsonObject | null {
-  const [prefix, mime = "text/plain", base64] = DATA_URL.exec(text) ?? [];
+  const [prefix, mime = "text/plain", base64] = DATA_URL.exec(text.slice(0, MAX_HEAD_CHARS)) ?? [];
   if (prefix === undefined) return null;
   const length = text.length - prefix.length;
   return {
@@ -107,7 +108,7 @@ function describeDataUrl(text: string): JsonObject | null {
 }
 
 const countBase64 = (text: string, length: number): number =>
-  Math.floor((length * 3) / 4) - (/={1,2}$/.exec(text)?.[0].length ?? 0);
+  Math.floor((length * 3) / 4) - (/={1,2}$/.exec(text.slice(-2))?.[0].length ?? 0);
 
 /** Types of content blocks that carry a file. */
 const FILE_TYPES: ReadonlySet<unknown> = new Set([
@@ -115,7 +116,12 @@ const FILE_TYPES: ReadonlySet<unknown> = new Set([
 ]);
 /** Members of a block that have its bytes as base64, or are an object that has them. */
 const DATA_MEMBERS = ["data", "base64", "file_data", "image", "image_url", "input_audio", "source", "file", "url"];
-const BASE64 = /^[A-Za-z0-9+/_-]{64,}={0,2}$/;
+const BASE64_START = /^[A-Za-z0-9+/_-]{64,}/;
+const BASE64_END = /^[A-Za-z0-9+/_-]*={0,2}$/;
+
+/** Returns true for a text that starts and ends as base64 does, and is not short. */
+const isBase64 = (text: string): boolean =>
+  BASE64_START.test(text.slice(0, MAX_HEAD_CHARS)) && BASE64_END.test(text.slice(-MAX_HEAD_CHARS));
 
 /** Returns the media type and size of the file in a content block; null if it has none, or only a link. */
 function describeBlock(block: JsonObject): JsonObject | null {
@@ -132,7 +138,7 @@ function describeBlock(block: JsonObject): JsonObject | null {
 
 /** Returns the media type and size of a text that is a data URL, or base64 in a member that is no link. */
 function describeData(block: JsonObject, member: string, data: string): JsonObject | null {
-  if (member === "url" || !BASE64.test(data)) return describeDataUrl(data);
+  if (member === "url" || !isBase64(data)) return describeDataUrl(data);
   return { type: fileType(block), mime: findMime(block), bytes: countBase64(data, data.length) };
 }
 

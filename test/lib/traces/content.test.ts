@@ -36,6 +36,22 @@ describe("values", () => {
     assert.deepEqual(createKeeper().keepValue(ref, tool, "input"), ref);
   });
 
+  it("with a reference are copied if copies are kept, else the reference alone is kept", () => {
+    const recorded = { ...ref, copy: () => "marker" };
+    const references = createKeeper({ content: "references" }).keepValue(recorded, tool, "input");
+    assert.deepEqual(references, ref);
+    assert.deepEqual(Object.keys(references ?? {}), ["ref"], "a sink must not get the function");
+    assert.equal(createKeeper({ content: "none" }).keepValue(recorded, tool, "input"), undefined);
+    assert.deepEqual(createKeeper().keepValue(recorded, tool, "input"), {
+      value: "marker",
+      bytes: 8,
+      truncated: false,
+    });
+    assert.deepEqual(createKeeper().keepValue({ ...ref, copy: () => undefined }, tool, "input"), ref);
+    const omitting = createKeeper({ redact: () => undefined });
+    assert.equal(omitting.keepValue(recorded, tool, "input"), undefined);
+  });
+
   it("are copied as they are at that time", () => {
     const value = { city: "Rome", days: [1, 2] };
     const keeper = createKeeper();
@@ -70,6 +86,33 @@ describe("values", () => {
       big: "1",
       bytes: { type: "file", mime: null, bytes: 3 },
     });
+  });
+
+  it("that nest deep, or have many members, never throw", () => {
+    let deep: unknown = 1;
+    for (let depth = 0; depth < 20_000; depth++) deep = { inner: deep };
+    assert.equal(keep(createKeeper(), deep), undefined);
+    const many = Object.fromEntries(Array.from({ length: 80_000 }, (_, n) => [`m${n}`, n]));
+    const kept = createKeeper().keepValue(() => many, tool, "output");
+    assert.ok(kept && "value" in kept && kept.truncated && String(kept.value).startsWith('{"m0":0,"m1":1'));
+  });
+
+  it("of 50 MB are cut without a copy of them", () => {
+    const content = "é".repeat(25_000_000);
+    const messages = [
+      { role: "system", content: "Be kind" },
+      { role: "user", content },
+    ];
+    const keeper = createKeeper({ max_bytes: 16_384 });
+    const [prompt] = [keeper.keepValue(() => messages, tool, "input")];
+    assert.ok(prompt && "value" in prompt);
+    assert.equal(prompt.bytes, 50_000_000 + JSON.stringify([messages[0], { role: "user", content: "" }]).length);
+    const [system, user] = prompt.value as { content: string }[];
+    assert.equal(system?.content, "Be kind");
+    assert.ok((user?.content.length ?? 0) > 4_000 && (user?.content.length ?? 0) < 8_192);
+    const image = { type: "image", data: "A".repeat(50_000_000), mime_type: "image/png" };
+    assert.deepEqual(keep(keeper, image), { type: "image", mime: "image/png", bytes: 37_500_000 });
+    assert.ok(keeper.bytes < 20_000);
   });
 
   it("above the limit are cut, with their full size", () => {
@@ -132,7 +175,18 @@ describe("redact", () => {
     ]);
   });
 
-  it("omits a value by undefined, by an error and by a promise, and counts the last two", () => {
+  it("sees a whole error message, of which 500 characters are kept", () => {
+    let seen = "";
+    const redact = (value: Json): Json => {
+      seen = String(value);
+      return seen.replace("secret", "***");
+    };
+    const message = `${"x".repeat(496)}secret`;
+    assert.equal(createKeeper({ redact }).keepError(new Error(message), tool).message, `${"x".repeat(496)}***`);
+    assert.equal(seen, message);
+  });
+
+  it("omits a value by undefined, by an error, a promise or no JSON, and counts all but the first", () => {
     const counters = { redact_failed: 0 };
     const results: (() => unknown)[] = [
       () => undefined,
@@ -140,13 +194,22 @@ describe("redact", () => {
         throw new Error("no");
       },
       () => Promise.reject(new Error("no")),
+      () => Promise.resolve("masked"),
+      () => () => "masked",
+      () => {
+        const cycle: Record<string, unknown> = {};
+        cycle["self"] = cycle;
+        return cycle;
+      },
     ];
     for (const result of results) {
       const redact = result as never;
       assert.equal(keep(createKeeper({ redact, counters }), "Rome"), undefined);
       assert.deepEqual(createKeeper({ redact, counters }).keepError(new Error("x"), tool), { type: "Error" });
+      assert.equal(createKeeper({ redact, counters }).keepAttributes({ rows: 1 }, tool), undefined);
+      assert.equal(createKeeper({ redact, counters }).keepParams({ seed: 1 }, tool), undefined);
     }
-    assert.equal(counters.redact_failed, 4);
+    assert.equal(counters.redact_failed, 4 * (results.length - 1));
   });
 });
 
@@ -159,17 +222,70 @@ describe("errors", () => {
     assert.equal(createKeeper().keepError(new Error("x".repeat(900)), tool).message?.length, 500);
     assert.deepEqual(createKeeper().keepError("text", tool), { type: "Error", message: "text" });
     assert.deepEqual(createKeeper().keepError(null, tool), { type: "Error", message: "null" });
+    const nameless = Object.assign(new Error("x"), { name: "" });
+    assert.deepEqual(createKeeper().keepError(nameless, tool), { type: "Error", message: "x" });
+  });
+
+  it("may be anything that can be thrown", () => {
+    const throwing = {
+      get message(): string {
+        throw new Error("no");
+      },
+    };
+    const named = { message: "x", name: { toString: () => assert.fail("no name") } };
+    for (const error of [Object.create(null), throwing, named, Symbol("s")])
+      assert.equal(createKeeper().keepError(error, tool).type, "Error");
+    const long = createKeeper().keepError(Object.assign(new Error("😀".repeat(400)), { name: "N".repeat(900) }), tool);
+    assert.deepEqual([long.type.length, long.message], [200, "😀".repeat(250)]);
   });
 });
 
-describe("attributes and parameters", () => {
-  it("are kept without secrets, as many as fit", () => {
-    const keeper = createKeeper({ content: "references" });
+describe("attributes", () => {
+  it("are kept with copies only, without secrets, as many as fit", () => {
+    for (const content of ["none", "references"] as const)
+      assert.equal(createKeeper({ content }).keepAttributes({ region: "eu" }, tool), undefined);
+    const keeper = createKeeper();
     assert.deepEqual(keeper.keepAttributes({ region: "eu", access_token: "marker" }, tool), { region: "eu" });
     const many = Object.fromEntries(Array.from({ length: 40 }, (_, n) => [`a${n}`, n]));
     assert.equal(Object.keys(keeper.keepAttributes(many, tool) ?? {}).length, 32);
     const long = Object.fromEntries(Array.from({ length: 10 }, (_, n) => [`a${n}`, "x".repeat(1_000)]));
     assert.equal(Object.keys(keeper.keepAttributes(long, tool) ?? {}).length, 4);
+    assert.deepEqual(keeper.keepAttributes({ rows: Number.NaN, ok: true }, tool), { ok: true });
+    assert.equal(keeper.keepAttributes({ rows: Number.NaN }, tool), undefined);
+  });
+});
+
+describe("parameters", () => {
+  const params = {
+    ...{ temperature: 0.5, top_p: 1, top_k: 4, max_tokens: 9, seed: 1, frequency_penalty: 0.5, presence_penalty: 1 },
+    ...{ reasoning_effort: "low", response_format: "json_schema", tools: ["weather"], stream: true },
+  };
+
+  it("that hold no text are always kept", () => {
+    for (const content of ["none", "references", "all"] as const)
+      assert.deepEqual(createKeeper({ content }).keepParams(params, tool), params);
+  });
+
+  it("with texts are kept with copies only", () => {
+    const keeper = createKeeper({ content: "references" });
+    const texts = {
+      stop: ["marker"],
+      tool_choice: "marker",
+      reasoning_effort: "marker ".repeat(20),
+      tools: ["weather"],
+    };
+    assert.deepEqual(keeper.keepParams(texts, tool), { tools: ["weather"] });
+    assert.equal(keeper.keepParams({ stop: "marker" }, tool), undefined);
+    assert.equal(keeper.keepParams({ temperature: { text: "marker" }, tools: [{ text: "marker" }] }, tool), undefined);
+    assert.deepEqual(createKeeper().keepParams(texts, tool), texts);
+    for (const tool_choice of ["auto", "any", "none", "required"])
+      assert.deepEqual(keeper.keepParams({ tool_choice }, tool), { tool_choice });
+    const choice = { tools: ["weather"], tool_choice: "weather" };
+    assert.deepEqual(keeper.keepParams(choice, tool), choice);
+  });
+
+  it("have at most 1 KiB", () => {
+    const keeper = createKeeper();
     assert.ok(JSON.stringify(keeper.keepParams({ stop: "x".repeat(3_000), seed: 1 }, tool)).length <= 1_024);
     assert.equal(keeper.keepParams(undefined, tool), undefined);
   });
