@@ -75,7 +75,7 @@ function traceStatements(fence: LeaseFence, update: TraceUpdate, state: TraceSta
   const { source, head, names, active_ms, parts, contents } = update;
   const row = {
     ...{ source, active_ms, names: JSON.stringify(names), head: encodeHead(head) },
-    tokens: head.totals.tokens_in + head.totals.tokens_out,
+    tokens: Math.min(head.totals.tokens_in + head.totals.tokens_out, Number.MAX_SAFE_INTEGER),
     failed: state.status === "error" || state.status === "timeout" ? 1 : 0,
   };
   return [
@@ -98,9 +98,15 @@ const ACTIVE_TRACE: TraceState = { status: "running", ended_at: null, error_type
 export const activeTraceStatements = (fence: LeaseFence, update: TraceUpdate | undefined): Statement[] =>
   update ? traceStatements(fence, update, ACTIVE_TRACE) : [];
 
+const MAX_ERROR_TYPE_CHARS = 200;
+
+/** Returns the name of an error, which an agent chooses, as a database can store it: Postgres refuses U+0000. */
+const toStoredName = (name: string): string =>
+  name.slice(0, MAX_ERROR_TYPE_CHARS).toWellFormed().replaceAll("\0", "\ufffd");
+
 function onAttemptFinished(fence: LeaseFence, { trace, status, error, now }: FinishRun): Statement[] {
   if (!trace) return [];
-  const error_type = typeof error?.["error"] === "string" ? error["error"] : null;
+  const error_type = typeof error?.["error"] === "string" ? toStoredName(error["error"]) : null;
   return traceStatements(fence, trace, { status, ended_at: now, error_type, spans: trace.spans });
 }
 

@@ -2,6 +2,7 @@
 import type { ListPosition } from "./cursor.ts";
 import type { RunStatus, Scope } from "./rows.ts";
 import type { RunFilter } from "./run-filter.ts";
+import { copyStart } from "./span-text.ts";
 import type { TraceContent, TraceHead, TracePart, TraceSource } from "./trace-updates.ts";
 
 /** A trace in lists, without its spans. */
@@ -101,4 +102,4 @@ export interface RunTraceStorage {
 }
 
 /** The names of a trace's members that filters of lists look for, such as `t:weather`. */
-export const toTraceName = (kind: "node" | "tool" | "model", name: string): string => `${kind[0]}:${name}`;
+export const toTraceName = (kind: "node" | "tool" | "model", name: string): string => `${kind[0]}:${copyStart(name)}`;

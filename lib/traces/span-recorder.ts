@@ -2,6 +2,7 @@
 import type { EndedSpan, StartedSpan, TraceRecorder } from "../executor/trace.ts";
 import type { JsonObject } from "../json.ts";
 import type { Span, SpanKind, SpanStatus, TraceTotals } from "../storage/mod.ts";
+import { copyStart, MAX_SPAN_TEXT_CHARS } from "../storage/span-text.ts";
 import { toTraceName } from "../storage/traces.ts";
 import type { ContentKeeper } from "./content.ts";
 import { toSpanId } from "./ids.ts";
@@ -10,8 +11,9 @@ import { roundMs } from "./round-ms.ts";
 /** A run keeps so many spans, then only failed ones up to the second number. */
 export const MAX_SPANS = 2_000;
 export const MAX_SPANS_WITH_FAILED = 2_200;
-const MAX_NAME_CHARS = 200;
 const MAX_NAMES = 64;
+/** The lists of a span, such as its namespace, have at most so many items. */
+const MAX_ITEMS = 64;
 
 /** The parameters of model calls that are recorded. */
 const PARAM_NAMES = [
@@ -61,7 +63,7 @@ export class SpanRecorder implements TraceRecorder {
       span_id: this.attempt_id,
       parent_id: attempt.parent_id,
       kind: "attempt",
-      name: attempt.name.slice(0, MAX_NAME_CHARS),
+      name: toName(attempt.name),
       start_ms: roundMs(attempt.start_ms),
       status: "open",
       claim: options.claim,
@@ -81,12 +83,12 @@ export class SpanRecorder implements TraceRecorder {
       span_id: this.#nextId(),
       parent_id,
       kind,
-      name: String(name).slice(0, MAX_NAME_CHARS),
+      name: toName(name),
       start_ms: roundMs(this.#options.now()),
       status: "open",
       claim,
       attempt,
-      ...details,
+      ...limitTexts(details),
     };
     const keptParams = params && keeper.keepParams(pickParams(params), span);
     if (keptParams) span.params = keptParams;
@@ -105,7 +107,7 @@ export class SpanRecorder implements TraceRecorder {
     const span = this.#open.get(span_id);
     if (!span) return;
     const { keeper } = this.#options;
-    Object.assign(span, result);
+    Object.assign(span, limitTexts(toKnownSums(result)));
     if (error !== undefined && status === "error") span.error = keeper.keepError(error, span);
     const keptOutput = output && keeper.keepValue(output, span, "output");
     if (keptOutput) span.output = keptOutput;
@@ -180,7 +182,8 @@ export class SpanRecorder implements TraceRecorder {
   }
 
   /** Ends a span. One above the limit is kept if it failed and the run has room for that. */
-  #close(span: MutableSpan, status: SpanStatus, duration_ms = this.#options.now() - span.start_ms): void {
+  #close(span: MutableSpan, status: SpanStatus, known_ms?: number): void {
+    const duration_ms = Number.isFinite(known_ms) ? (known_ms as number) : this.#options.now() - span.start_ms;
     span.status = status;
     span.duration_ms = roundMs(Math.max(0, duration_ms));
     if (status === "error") this.totals.errors++;
@@ -215,3 +218,39 @@ export class SpanRecorder implements TraceRecorder {
 /** Returns the parameters that are recorded, in their order. */
 const pickParams = (params: JsonObject | NonNullable<Span["params"]>): JsonObject =>
   Object.fromEntries(PARAM_NAMES.flatMap((name) => (params[name] === undefined ? [] : [[name, params[name]]])));
+
+/** Returns a name as text, cut to its maximum length. Never throws, whatever a graph uses as a name. */
+function toName(name: unknown): string {
+  try {
+    return copyStart(String(name));
+  } catch {
+    return "unknown";
+  }
+}
+
+const isTooLong = (value: unknown): boolean =>
+  Array.isArray(value)
+    ? value.length > MAX_ITEMS || value.some(isTooLong)
+    : typeof value === "string" && value.length > MAX_SPAN_TEXT_CHARS;
+
+/** Returns the members with their texts cut, also those in lists, because models and clients choose some of them. */
+function limitTexts<Members extends object>(members: Members): Members {
+  if (!Object.values(members).some(isTooLong)) return members;
+  const limit = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.slice(0, MAX_ITEMS).map(limit);
+    return typeof value === "string" ? copyStart(value) : value;
+  };
+  return Object.fromEntries(Object.entries(members).map(([name, value]) => [name, limit(value)])) as Members;
+}
+
+type Sources = Omit<EndedSpan, "status" | "error" | "output">;
+
+/** Returns the result of a span without tokens and costs that are no sums: they would make those of the run useless. */
+function toKnownSums({ tokens, cost_usd, ...result }: Sources): Sources {
+  const counts = Object.entries(tokens ?? {}).filter(([, count]) => Number.isSafeInteger(count) && count >= 0);
+  return {
+    ...result,
+    ...(counts.length > 0 ? { tokens: Object.fromEntries(counts) } : {}),
+    ...(cost_usd !== undefined && Number.isFinite(cost_usd) && cost_usd >= 0 ? { cost_usd } : {}),
+  };
+}

@@ -87,6 +87,47 @@ describe("a span", () => {
     }
   });
 
+  it("has short texts only, whatever an agent or a model names", () => {
+    const { recorder } = createRecording();
+    const long = "😀".repeat(1_000);
+    const id = recorder.start({
+      ...{ kind: "model", name: long, node: long, task_id: long, tool_call_id: long, provider: long, model: long },
+      namespace: Array.from({ length: 1_000 }, () => long),
+    });
+    recorder.end(id, { status: "ok", response_model: long, response_id: long, finish_reasons: [long] });
+    const [, span] = recorder.drain();
+    assert.ok(JSON.stringify(span).length < 64 * 450 + 5_000);
+    const cut = "😀".repeat(100);
+    assert.deepEqual([span?.name, span?.node, span?.model, span?.response_id], [cut, cut, cut, cut]);
+    assert.deepEqual([span?.finish_reasons, span?.namespace?.length, span?.namespace?.[0]], [[cut], 64, cut]);
+    assert.deepEqual([...recorder.names], [`m:${cut}`]);
+  });
+
+  it("of a name that is no text has one", () => {
+    const { recorder } = createRecording();
+    const names: readonly unknown[] = [undefined, null, 7, Symbol("s"), Object.create(null), {}];
+    for (const name of names) recorder.end(recorder.start({ kind: "tool", name: name as string }), { status: "ok" });
+    assert.deepEqual(
+      recorder.drain().map(({ name }) => name),
+      ["main", "undefined", "null", "7", "Symbol(s)", "unknown", "[object Object]"],
+    );
+  });
+
+  it("has no tokens, costs and durations that are no numbers, and the sums without them", () => {
+    const { recorder } = createRecording();
+    const wrong: readonly unknown[] = [Number.NaN, Number.POSITIVE_INFINITY, -1, 1.5, "7", 10n, null];
+    for (const value of wrong) {
+      const id = recorder.start({ kind: "model", name: "m" });
+      const count = value as number;
+      const cost_usd = count === 1.5 ? Number.NaN : count;
+      recorder.end(id, { status: "ok", tokens: { in: count, out: 2 }, cost_usd, duration_ms: count });
+    }
+    const { tokens_in, tokens_out, cost_usd } = recorder.totals;
+    assert.deepEqual([tokens_in, tokens_out, cost_usd], [0, 2 * wrong.length, 0]);
+    for (const { kind, tokens, duration_ms } of recorder.drain())
+      if (kind === "model") assert.deepEqual([tokens, Number.isFinite(duration_ms)], [{ out: 2 }, true]);
+  });
+
   it("comes again with a later save if it was open", () => {
     const { recorder } = createRecording();
     const id = recorder.start({ kind: "node", name: "slow" });
