@@ -51,7 +51,7 @@ export function formatMetrics(metrics: ServerMetrics): string {
     ],
     ["trace_bytes_total", "counter", "Characters of stored spans and values", metrics.traces.bytes],
     ["trace_redact_failed_total", "counter", "Calls of redact that threw", metrics.traces.redact_failed],
-    ["trace_sink_failed_total", "counter", "Calls of trace sinks that threw", metrics.traces.sink_failed],
+    ["trace_sink_failed_total", "counter", "Calls of trace sinks that failed or blocked", metrics.traces.sink_failed],
     ["open_streams", "gauge", "Open streams and waits of clients", metrics.open_streams],
     ["standby", "gauge", "1 while another process holds the worker lock", Number(metrics.standby)],
     ["draining", "gauge", "1 while this process stops", Number(metrics.draining)],

@@ -41,7 +41,7 @@ export interface TracedFeedback {
 
 /**
  * Gets the spans of all runs that this process executes, also of those that are not stored. Its methods are called between two steps of
- * an agent, so they must return at once. What they throw is logged.
+ * an agent, so they must return at once. What they throw or reject is logged, as is a call that takes longer than a second; the run goes on.
  */
 export interface TraceSink {
   /** Called when a span starts, the attempt's first. Values of it are already redacted. */
@@ -70,7 +70,7 @@ export interface TraceCounters {
   bytes: number;
   /** Calls of `redact` that threw. */
   redact_failed: number;
-  /** Calls of sinks that threw. */
+  /** Calls of sinks that threw, rejected or blocked. */
   sink_failed: number;
 }
 
@@ -90,12 +90,43 @@ export interface SinkGroup {
   flush(): Promise<void>;
 }
 
-const LOG_INTERVAL_MS = 60_000;
+const isThenable = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && typeof (value as { readonly then?: unknown }).then === "function";
 
-/** Combines sinks. Their errors are counted, and logged at most once a minute. */
+const LOG_INTERVAL_MS = 60_000;
+/** A call of a sink that takes longer blocks the agents of this process. */
+const MAX_CALL_MS = 1_000;
+
+/** Calls `work` through `enter`; directly if `enter` throws before it. Throws only what `work` throws, and reports other errors. */
+function runThrough<Result>(
+  enter: (work: () => Result) => Result,
+  work: () => Result,
+  report: (error: unknown) => void,
+): Result {
+  let outcome: { readonly value: Result } | { readonly thrown: unknown } | undefined;
+  const run = (): Result => {
+    try {
+      const value = work();
+      outcome = { value };
+      return value;
+    } catch (thrown) {
+      outcome = { thrown };
+      throw thrown;
+    }
+  };
+  try {
+    return enter(run);
+  } catch (error) {
+    if (outcome && "thrown" in outcome) throw outcome.thrown;
+    report(error);
+    return outcome ? outcome.value : work();
+  }
+}
+
+/** Combines sinks. Their errors and calls that block are counted, and logged at most once a minute. */
 export function createSinkGroup(
   sinks: readonly TraceSink[],
-  environment: Pick<Environment, "now" | "log">,
+  environment: Pick<Environment, "now" | "monotonic" | "log">,
   counters: Pick<TraceCounters, "sink_failed">,
 ): SinkGroup {
   let loggedAt = Number.NEGATIVE_INFINITY;
@@ -109,35 +140,20 @@ export function createSinkGroup(
     environment.log({ level: "warn", message: "a trace sink failed", error });
   }
 
-  /** Calls `work` through a sink; directly if the sink throws before. */
-  function runOnce<Result>(sink: TraceSink, span_id: string, attempt: TracedAttempt, work: () => Result): Result {
-    let outcome: { readonly value: Result } | { readonly thrown: unknown } | undefined;
-    const run = (): Result => {
-      try {
-        const value = work();
-        outcome = { value };
-        return value;
-      } catch (thrown) {
-        outcome = { thrown };
-        throw thrown;
-      }
-    };
-    try {
-      return sink.runIn ? sink.runIn(span_id, attempt, run) : run();
-    } catch (error) {
-      if (outcome && "thrown" in outcome) throw outcome.thrown;
-      report(error);
-      return outcome ? outcome.value : work();
-    }
-  }
+  const readTime = (): number => environment.monotonic?.() ?? environment.now();
 
-  function call(run: (sink: TraceSink) => void): void {
+  function call(run: (sink: TraceSink) => unknown): void {
     for (const sink of sinks) {
+      const started = readTime();
       try {
-        run(sink);
+        const returned = run(sink);
+        // A method that is asynchronous by mistake must not end the process.
+        if (isThenable(returned)) Promise.resolve(returned).catch(report);
       } catch (error) {
         report(error);
       }
+      const duration_ms = readTime() - started;
+      if (duration_ms > MAX_CALL_MS) report(new Error(`A call took ${Math.round(duration_ms)} ms`));
     }
   }
 
@@ -146,18 +162,19 @@ export function createSinkGroup(
     hasContext: sinks.some(({ runIn }) => runIn),
     commit: (duration_ms) => call((sink) => sink.onCommit?.(duration_ms)),
     feedback: (feedback) => call((sink) => sink.onFeedback?.(feedback)),
-    runIn(span_id, attempt, work) {
-      const runs = sinks.reduce(
-        (inner, sink) => (sink.runIn ? () => runOnce(sink, span_id, attempt, inner) : inner),
-        work,
-      );
+    runIn<Result>(span_id: string, attempt: TracedAttempt, work: () => Result) {
+      const runs = sinks.reduce((inner, sink) => {
+        const enter = (run: () => Result): Result => (sink.runIn ? sink.runIn(span_id, attempt, run) : run());
+        return sink.runIn ? () => runThrough(enter, inner, report) : inner;
+      }, work);
       return runs();
     },
     findActiveTraceParent() {
       const traceparents: string[] = [];
       call((sink) => {
-        const active = sink.getActiveTraceParent?.();
-        if (active !== undefined) traceparents.push(active);
+        const active: unknown = sink.getActiveTraceParent?.();
+        if (typeof active === "string") traceparents.push(active);
+        return active;
       });
       return traceparents[0];
     },
