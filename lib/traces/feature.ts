@@ -45,7 +45,14 @@ export function tracesFeature(context: TracesContext): FeatureOf<"traces"> & { r
   const traces = createLazyModule<InternalTraces>({ get: true, stream: true, search: true, delete: true }, async () => {
     const { createTraces } = await import("./mod.ts");
     const { lease_ms } = context.settings.worker;
-    return createTraces({ ...context, settings, feed, lease_ms, findAssistantId: (id) => findAssistantId(id) });
+    return createTraces({
+      ...context,
+      settings,
+      counters,
+      feed,
+      lease_ms,
+      findAssistantId: (id) => findAssistantId(id),
+    });
   });
   return {
     resources: {

@@ -1,6 +1,7 @@
 /** The spans of durable operations, from the journal of the call. They cost no write, and a replayed step makes no second span. */
 import type { JournalEntry, StepKind } from "../executor/journal.ts";
-import type { Span, SpanLink, SpanStatus } from "../storage/mod.ts";
+import type { Span, SpanError, SpanLink, SpanStatus } from "../storage/mod.ts";
+import { copyStart } from "../storage/span-text.ts";
 import { roundMs } from "./round-ms.ts";
 
 /** One use of a durable operation, with its entries in their order. */
@@ -19,8 +20,8 @@ interface JournalRun {
   readonly span_id: string;
   /** In the order of their claims. */
   readonly attempts: readonly Span[];
-  /** True if the trace keeps error messages. */
-  readonly keepsMessages: boolean;
+  /** Returns what the trace keeps of the error of an operation. */
+  keepError(error: NonNullable<JournalEntry["error"]>, operation: Pick<Span, "kind" | "name">): SpanError;
 }
 
 /**
@@ -71,12 +72,10 @@ export function toOperationSpan(operation: JournalOperation, span_id: string, ru
   return {
     span_id,
     parent_id: attempt?.span_id ?? run.span_id,
-    ...{ kind, name: name.slice(0, 200), start_ms },
+    ...{ kind, name: copyStart(name), start_ms },
     ...(hasEnded ? { duration_ms: roundMs(Math.max(0, end_ms - start_ms)) } : {}),
     status: STATUS[last.phase],
-    ...(error
-      ? { error: { type: error.name, ...(run.keepsMessages ? { message: error.message.slice(0, 500) } : {}) } }
-      : {}),
+    ...(error ? { error: run.keepError(error, { kind, name }) } : {}),
     ...(attempt ? { claim: attempt.claim as number, attempt: attempt.attempt ?? 1 } : {}),
     ...(last.attempt === undefined ? {} : { try: last.attempt }),
     ...(link ? { links: [link] } : {}),

@@ -8,6 +8,7 @@ import { readEntryTexts } from "../steps/journal.ts";
 import { decodeCursor, encodeCursor, parseTime } from "../storage/cursor.ts";
 import type { DeploymentRow } from "../storage/identity.ts";
 import type { DeliveryRow, RunRow, Scope, Storage, StoredTrace, TraceSearch, TraceSummary } from "../storage/mod.ts";
+import { ContentKeeper } from "./content.ts";
 import type { TraceFeed } from "./feed.ts";
 import { toTraceId } from "./ids.ts";
 import type { TraceSettings } from "./options.ts";
@@ -18,6 +19,7 @@ import {
   type TracedRun,
   type WebhookAttempt,
 } from "./run-trace.ts";
+import type { TraceCounters } from "./sinks.ts";
 import { streamTrace, type TraceState } from "./stream.ts";
 import type { InternalTraces, TraceListing, TraceListQuery, TraceRead } from "./traces.ts";
 
@@ -27,6 +29,7 @@ export interface TracesOptions {
   readonly deployment: Pick<DeploymentRow, "workspace_id">;
   readonly settings: TraceSettings;
   readonly feed: TraceFeed;
+  readonly counters: Pick<TraceCounters, "redact_failed">;
   readonly lease_ms: number;
   /** Returns the id of an assistant, also by the id of its graph; null if it does not exist. */
   findAssistantId(assistant_id: string): Promise<string | null>;
@@ -92,7 +95,7 @@ async function readTrace(
   scope: Scope,
   { thread_id, run_id: id, content = true }: TraceRead & { readonly thread_id: string | null; readonly run_id: string },
 ): Promise<TraceState> {
-  const { storage, environment, settings, feed, lease_ms, deployment } = options;
+  const { storage, environment, settings, feed, lease_ms, deployment, counters } = options;
   const run_id = id.toLowerCase();
   // Taken before the rows are read: what a save stores meanwhile is in both.
   const live = feed.list(run_id)?.map((span) => ({ ...span })) ?? null;
@@ -114,12 +117,14 @@ async function readTrace(
   ]);
   const webhooks = await readWebhookAttempts(storage, scope, deliveries);
   const now = environment.now();
+  const keeper = new ContentKeeper({ ...settings, content: trace?.head.content ?? settings.content, counters });
   const runTrace = createRunTrace({
     ...{ trace, run, live, claims, lease_ms, operations, feedback, now },
     traced: toTracedRun(run, trace, settings.content),
     webhooks,
     contents: content ? new Map(contents.map(({ hash, json }) => [hash, JSON.parse(json) as Json])) : null,
     content: settings.content,
+    keepError: (error, operation) => keeper.keepError(error, operation),
     showsWorkers: !scope.filter,
   });
   const ended_at = run ? run.ended_at : (trace?.ended_at ?? null);

@@ -103,6 +103,8 @@ export interface TraceSources extends Pick<AttemptRecords, "live" | "run" | "cla
   readonly operations: readonly IdentifiedOperation[];
   readonly webhooks: readonly WebhookAttempt[];
   readonly feedback: readonly FeedbackRow[];
+  /** Returns what the trace keeps of the error of a durable operation, whose journal has it whole. */
+  keepError: Parameters<typeof toOperationSpan>[2]["keepError"];
   /** The option `traces.content`, for a run that has stored nothing. */
   readonly content: RunTrace["content"];
   /** True if the caller sees the names of workers. */
@@ -214,11 +216,10 @@ interface DerivedSources {
 
 /** Returns the spans that no attempt records: of the run, its request, its queue, durable operations and webhooks. */
 function createDerivedSpans(sources: TraceSources, { attempts, queues, end_ms }: DerivedSources): readonly Span[] {
-  const { traced, operations, webhooks, trace } = sources;
+  const { traced, operations, webhooks, trace, keepError } = sources;
   const { run_id, created_at, error, trace_origin } = traced;
   const span_id = toRunSpanId(run_id);
   const derivedPrefix = toClaimPrefix(run_id, 0);
-  const keepsMessages = (trace?.head.content ?? sources.content) === "all";
   const run: Span = {
     ...{ span_id, kind: "run", name: traced.graph_id, start_ms: 0 },
     ...(end_ms === null ? {} : { duration_ms: end_ms }),
@@ -241,7 +242,7 @@ function createDerivedSpans(sources: TraceSources, { attempts, queues, end_ms }:
     request,
     ...queues.map((queue) => toQueueSpan(queue, toSpanId(derivedPrefix, queue.claim + 1), span_id)),
     ...operations.map((operation) =>
-      toOperationSpan(operation, operation.span_id, { run_id, created_at, span_id, attempts, keepsMessages }),
+      toOperationSpan(operation, operation.span_id, { run_id, created_at, span_id, attempts, keepError }),
     ),
     ...webhooks.map((attempt, index) =>
       toWebhookSpan(attempt, { span_id: toSpanId(derivedPrefix, WEBHOOK_IDS + index), parent_id: span_id, created_at }),

@@ -43,6 +43,7 @@ function read({ run_id, graph_id = "main", status = "success", ended_ms = null, 
   return createRunTrace({
     ...{ trace, claims, live: null, lease_ms: 15_000, contents: new Map(), webhooks: [], feedback: [] },
     ...{ content: "references", showsWorkers: false, now: CREATED + 10_000_000 },
+    keepError: ({ name }) => ({ type: name }),
     run: { status, claims: present_claim, ended_at },
     traced: { ...members, ...times, status, waiting: false, trace_origin: { source: "runs.wait" } },
     operations: selectOperations(entries, { run_id, created_at: CREATED }).map((operation) => ({
