@@ -33,7 +33,8 @@ export function toShape(span: Span, agent: AgentShape): SpanShape {
   const { kind, name, model } = span;
   const operation = toOperation(span, agent);
   if (kind === "model") return { name: `${operation} ${model ?? name}`, kind: SpanKind.CLIENT };
-  return { name: `${operation ?? kind} ${name}`, kind: kind === "webhook" ? SpanKind.CLIENT : SpanKind.INTERNAL };
+  const isClient = kind === "retriever" || kind === "webhook";
+  return { name: `${operation ?? kind} ${name}`, kind: isClient ? SpanKind.CLIENT : SpanKind.INTERNAL };
 }
 
 /** Returns the attributes without those that are undefined. */
@@ -46,7 +47,7 @@ const isText = (value: Json): value is string => typeof value === "string";
 
 /** Returns the attributes of the parameters of a model call. */
 function toRequestAttributes({ params = {} }: Span): Attributes {
-  const { stop, stream, response_format } = params;
+  const { stream, response_format } = params;
   const format = toText(response_format);
   return pickDefined({
     [ATTRIBUTES.temperature]: toNumber(params["temperature"]),
@@ -57,7 +58,6 @@ function toRequestAttributes({ params = {} }: Span): Attributes {
     [ATTRIBUTES.frequency_penalty]: toNumber(params["frequency_penalty"]),
     [ATTRIBUTES.presence_penalty]: toNumber(params["presence_penalty"]),
     [ATTRIBUTES.reasoning_effort]: toText(params["reasoning_effort"]),
-    [ATTRIBUTES.stop]: stop === undefined ? undefined : [stop].flat().filter(isText),
     [ATTRIBUTES.stream]: typeof stream === "boolean" ? stream : undefined,
     [ATTRIBUTES.output_type]: format && (format === "text" ? "text" : "json"),
   });
@@ -65,7 +65,7 @@ function toRequestAttributes({ params = {} }: Span): Attributes {
 
 /** Returns the attributes of the conventions that a span of this kind has when it starts. */
 function toKindAttributes(span: Span, { thread_id }: TracedAttempt): Attributes {
-  const { kind, name, model = name, provider, tool_call_id, attributes = {} } = span;
+  const { kind, name, model = name, provider, tool_call_id, params = {} } = span;
   const conversation = { [ATTRIBUTES.conversation]: thread_id ?? undefined };
   switch (kind) {
     case "attempt":
@@ -85,7 +85,7 @@ function toKindAttributes(span: Span, { thread_id }: TracedAttempt): Attributes 
         [ATTRIBUTES.tool_call_id]: tool_call_id,
       });
     case "retriever":
-      return pickDefined({ [ATTRIBUTES.retrieval_top_k]: toNumber(attributes["top_k"]) });
+      return pickDefined({ [ATTRIBUTES.retrieval_top_k]: toNumber(params["top_k"]) });
     default:
       return {};
   }
@@ -168,9 +168,11 @@ export function toContentAttributes(span: Span): Attributes {
     });
   if (kind !== "model") return custom;
   const { instructions, messages } = input === undefined ? { instructions: [], messages: [] } : toModelInput(input);
-  const tools = Array.isArray(params?.["tools"]) ? params["tools"].filter(isText) : [];
+  const { stop, tools: toolNames } = params ?? {};
+  const tools = Array.isArray(toolNames) ? toolNames.filter(isText) : [];
   return pickDefined({
     ...custom,
+    [ATTRIBUTES.stop]: stop === undefined ? undefined : [stop].flat().filter(isText),
     [ATTRIBUTES.system_instructions]: toListText(instructions),
     [ATTRIBUTES.input_messages]: toListText(messages),
     [ATTRIBUTES.output_messages]: output === undefined ? undefined : toListText(toModelOutput(output, finish_reasons)),

@@ -90,7 +90,7 @@ describe("exported spans", () => {
         ["invoke_workflow research", INTERNAL, "invoke_workflow"],
         ["invoke_agent researcher", INTERNAL, "invoke_agent"],
         ["execute_tool weather", INTERNAL, "execute_tool"],
-        ["retrieval docs", INTERNAL, "retrieval"],
+        ["retrieval docs", CLIENT, "retrieval"],
         ["chat gpt-5", CLIENT, "chat"],
         ["embeddings embed-1", CLIENT, "embeddings"],
         ["custom rank", INTERNAL, undefined],
@@ -162,7 +162,6 @@ describe("attributes", () => {
       "gen_ai.request.top_p": 1,
       "gen_ai.request.top_k": 4,
       "gen_ai.request.max_tokens": 9,
-      "gen_ai.request.stop_sequences": ["a"],
       "gen_ai.request.seed": 1,
       "gen_ai.request.frequency_penalty": 0.5,
       "gen_ai.request.presence_penalty": 0.25,
@@ -217,7 +216,7 @@ describe("attributes", () => {
       attempt(),
       ATTEMPT,
       { kind: "tool", name: "weather", tool_call_id: "c1", namespace: ["tools:1"] },
-      { kind: "retriever", name: "docs", attributes: { top_k: 5 } },
+      { kind: "retriever", name: "docs", params: { top_k: 5 } },
     );
     const tool = (await find("execute_tool weather")).attributes;
     assert.deepEqual(pick(tool, "gen_ai."), {
@@ -254,7 +253,7 @@ describe("content", () => {
   const value = (content: never) => ({ value: content, bytes: 1, truncated: false });
   const model: Partial<Span> & Pick<Span, "kind" | "name"> = {
     kind: "model",
-    ...{ name: "m", params: { tools: ["weather"] }, finish_reasons: ["tool_calls"] },
+    ...{ name: "m", params: { stop: ["Stop here"], tools: ["weather"] }, finish_reasons: ["tool_calls"] },
     input: value([
       { type: "system", content: "Be brief" },
       { type: "human", content: [{ type: "text", text: "Weather?" }] },
@@ -284,6 +283,7 @@ describe("content", () => {
     assert.deepEqual(parse("gen_ai.output.messages"), [
       { role: "assistant", parts: [{ type: "text", content: "It rains" }], finish_reason: "tool_calls" },
     ]);
+    assert.deepEqual(attributes["gen_ai.request.stop_sequences"], ["Stop here"]);
     assert.deepEqual(parse("gen_ai.tool.definitions"), [{ type: "function", name: "weather" }]);
     const failed = await find("execute_tool weather");
     assert.deepEqual(pick(failed.attributes, "gen_ai.tool.call"), {
@@ -298,7 +298,7 @@ describe("content", () => {
     const { play, list } = createExport();
     play(attempt(), ATTEMPT, model, tool);
     const text = JSON.stringify((await list()).map(({ attributes, status }) => [attributes, status]));
-    for (const secret of ["Be brief", "Weather?", "Paris", "rain", "greenroom.attributes"])
+    for (const secret of ["Be brief", "Stop here", "Weather?", "Paris", "rain", "greenroom.attributes"])
       assert.ok(!text.includes(secret), secret);
   });
 });
