@@ -86,7 +86,8 @@ export type RawQuery = Readonly<Record<string, string | readonly string[] | unde
  * Ignores unknown parameters, but refuses them with a strict schema. Throws `invalid`.
  */
 export function readQuery<Output>(query: RawQuery, schema: FieldSchema<Output>): Output {
-  const unknown = schema.type === "strict_object" ? Object.keys(query).filter((key) => !(key in schema.entries)) : [];
+  const unknown =
+    schema.type === "strict_object" ? Object.keys(query).filter((key) => !Object.hasOwn(schema.entries, key)) : [];
   if (unknown.length > 0)
     throw new InputError(
       unknown.map((key) => ({ loc: [key], msg: "is no parameter of this route", type: "extra_forbidden" })),
