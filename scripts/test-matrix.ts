@@ -30,7 +30,10 @@ export const RULES: readonly Rule[] = [
   // Files and locks. Bun has both SQLites; the second starts rivals on every runtime.
   { files: /^test\/adapters\/(?:sql\/driver\.faults|sqlite\/file\.worker-lock)\./, on: ["bun"] },
   // How LangGraph's streams take ticks of the event loop depends on the runtime.
-  { files: /^test\/adapters\/langgraph\/(?:execute|execute\.stops|frames|backpressure)\.test/, on: RUNTIMES },
+  {
+    files: /^test\/adapters\/langgraph\/(?:execute|execute\.stops|frames|backpressure|graph-spans\.stored)\.test/,
+    on: RUNTIMES,
+  },
   { files: /^test\/adapters\/(?:langgraph|libsql|postgres|sql|sqlite|studio)\//, on: ["node"] },
   { files: /^test\/compat\/thread-streams\./, on: RUNTIMES },
   // On Node prefix.node.test.ts has the same suite, in `npm run test:all`.
@@ -42,7 +45,8 @@ export const RULES: readonly Rule[] = [
   { files: /^test\/lib\/streams\/(?:hub|run-subscription|thread-subscription)\.test/, on: RUNTIMES },
   { files: /^test\/lib\/auth\/(?:accounts|principal|static-keys)\.test/, on: RUNTIMES },
   { files: /^test\/lib\/(?:engine\/database-clock|functions\/execute|runs\/request\.large)\.test/, on: RUNTIMES },
-  { files: /^test\/lib\/http\/(?:sse|request\.bodies|routes\/runs)\.test/, on: RUNTIMES },
+  { files: /^test\/lib\/http\/(?:sse|request\.bodies|routes\/runs|routes\/traces\.sources)\.test/, on: RUNTIMES },
+  { files: /^test\/lib\/traces\/attempt-spans\.stored\.test/, on: RUNTIMES },
   { files: /^test\/lib\/webhooks\/(?:sender|options\.headers|http-client)\.test/, on: RUNTIMES },
   // Sockets, hosts, signals, and how a runtime loads the modules of a project.
   { files: /^test\/adapters\/(?:app|node\/handler|node\/serve)\.test/, on: RUNTIMES },

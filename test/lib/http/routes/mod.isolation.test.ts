@@ -423,14 +423,14 @@ describe("ids of another tenant", () => {
           assert.equal(heads[0]?.normalized, heads[1]?.normalized, `HEAD ${about}`);
         }
       }
-      if (/^\w+ \/greenroom\/.*:\w*id\b/.test(route)) {
+      if (/^\w+ \/greenroom\/.*:\w*id\b|:run_id\/trace/.test(route)) {
         const readCode = ({ normalized }: Answer) => normalized.match(/^\d+|"code":"\w+"/g);
         const malformed = Object.fromEntries(
           Object.keys(bobIds).map((name) => [name, "no-id"]),
         ) as unknown as ResourceIds;
         const [of, none] = [await ask(route, row, malformed), await ask(route, row, nobody())];
         // The routes of traces name the place of what is malformed.
-        const isTrace = route.startsWith("GET /greenroom/traces/");
+        const isTrace = /\/greenroom\/traces\/|:run_id\/trace/.test(route);
         const expected = isTrace ? ["422", '"code":"invalid"'] : readCode(none);
         assert.deepEqual(readCode(of), expected, "an id that is no UUID is as nobody's");
       }
