@@ -83,9 +83,12 @@ class Histogram {
     const key = JSON.stringify(labels);
     const knownSet = this.#sets.get(key);
     if (knownSet) return knownSet;
+    // Names that are sent as the same text must not make two series.
+    const sent = labels.map((label) => label.slice(0, MAX_LABEL_CHARS).toWellFormed());
+    if (sent.some((label, index) => label !== labels[index])) return this.#findSet(sent);
     const isFull = this.#sets.size >= MAX_LABEL_SETS - 1 && labels.some((label) => label !== OTHER);
     if (isFull) return this.#findSet(labels.map(() => OTHER));
-    const values = this.#labelNames.map((name, index) => [name, (labels[index] ?? "").slice(0, MAX_LABEL_CHARS)]);
+    const values = this.#labelNames.map((name, index) => [name, labels[index] ?? ""]);
     const set: LabelSet = { labels: Object.fromEntries(values), counts: [], sum: 0 };
     this.#sets.set(key, set);
     return set;

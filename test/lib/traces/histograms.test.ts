@@ -31,6 +31,19 @@ describe("the buckets", () => {
     assert.deepEqual([TOKENS_BUCKETS[0], TOKENS_BUCKETS[1], TOKENS_BUCKETS.at(-1)], [1, 4, 4_194_304]);
   });
 
+  it("are those of one series for names that are sent as the same text", () => {
+    const histograms = new RunHistograms();
+    const names = ["\ud83d", "\udc00", "\ufffd", `${"x".repeat(200)}1`, `${"x".repeat(200)}2`];
+    for (const name of names) histograms.onSpanEnded(span({ kind: "tool", name }));
+    assert.deepEqual(
+      findFamily(histograms, "tool_duration_seconds").samples.map(({ labels, count }) => [labels["tool"], count]),
+      [
+        ["\ufffd", 3],
+        ["x".repeat(200), 2],
+      ],
+    );
+  });
+
   it("count values up to their bound, and larger ones only in the count", () => {
     const histograms = new RunHistograms();
     for (const ms of [0.5, 0.6, 5_000, 6_000]) histograms.onCommit(ms);
