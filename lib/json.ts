@@ -172,3 +172,10 @@ export function contains(whole: Json, part: Json): boolean {
 export function surrogateSafeEnd(text: string, end: number): number {
   return (text.charCodeAt(end) & 0xfc00) === 0xdc00 ? end + 1 : Math.min(end, text.length);
 }
+
+/** Returns at most so many characters from the start of a text, as a copy: a part of a text can keep all of it in memory. */
+export function copyStart(text: string, max_chars: number): string {
+  if (text.length <= max_chars) return text;
+  const splitsPair = (text.charCodeAt(max_chars - 1) & 0xfc00) === 0xd800;
+  return ` ${text.slice(0, splitsPair ? max_chars - 1 : max_chars)}`.slice(1);
+}

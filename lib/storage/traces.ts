@@ -1,8 +1,8 @@
 /** The storage operations of run traces: what each run did, span by span. Their rows outlive stateless runs. */
+import { copyStart } from "../json.ts";
 import type { ListPosition } from "./cursor.ts";
 import type { RunStatus, Scope } from "./rows.ts";
 import type { RunFilter } from "./run-filter.ts";
-import { copyStart } from "./span-text.ts";
 import type { TraceContent, TraceHead, TracePart, TraceSource } from "./trace-updates.ts";
 
 /** A trace in lists, without its spans. */
@@ -101,5 +101,8 @@ export interface RunTraceStorage {
   deleteRunTrace(scope: Scope, run_id: string): Promise<"deleted" | "active" | "not_found">;
 }
 
+const MAX_NAME_CHARS = 200;
+
 /** The names of a trace's members that filters of lists look for, such as `t:weather`. */
-export const toTraceName = (kind: "node" | "tool" | "model", name: string): string => `${kind[0]}:${copyStart(name)}`;
+export const toTraceName = (kind: "node" | "tool" | "model", name: string): string =>
+  `${kind[0]}:${copyStart(name, MAX_NAME_CHARS)}`;

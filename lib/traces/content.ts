@@ -1,9 +1,8 @@
 /** What a trace keeps of values and errors: references, copies without secrets, or nothing. */
 import { omitSecrets } from "../executor/job-request.ts";
 import type { RecordedValue } from "../executor/trace.ts";
-import { isObject, type Json, type JsonObject } from "../json.ts";
+import { copyStart, isObject, type Json, type JsonObject } from "../json.ts";
 import type { SpanError, SpanValue, TraceContent } from "../storage/mod.ts";
-import { copyStart } from "../storage/span-text.ts";
 import { copyValue, measureJson } from "./copy-value.ts";
 import type { Redact, RedactedSpan, TraceSettings } from "./options.ts";
 import type { TraceCounters } from "./sinks.ts";
@@ -14,6 +13,7 @@ const MAX_VALUES_PER_RUN = 64;
 /** Values up to this length stand in their span, longer ones beside it. */
 const MAX_INLINE_CHARS = 200;
 const MAX_ERROR_CHARS = 500;
+const MAX_NAME_CHARS = 200;
 const MAX_PARAMS_BYTES = 1_024;
 const MAX_ATTRIBUTES = 32;
 const MAX_ATTRIBUTES_BYTES = 4_096;
@@ -106,7 +106,7 @@ export class ContentKeeper {
   /** Returns the type of an error, and its message if copies are kept. */
   keepError(error: unknown, span: SpanHead): SpanError {
     const { name, message } = readError(error);
-    const type = copyStart(name);
+    const type = copyStart(name, MAX_NAME_CHARS);
     if (this.#options.content !== "all") return { type };
     const kept = this.#redact(message, { ...span, member: "error.message" });
     return typeof kept === "string" ? { type, message: copyStart(kept, MAX_ERROR_CHARS) } : { type };

@@ -1,8 +1,7 @@
 /** Records the spans of one attempt in memory: their ids, times and sums, within the limits of a run. */
 import type { EndedSpan, StartedSpan, TraceRecorder } from "../executor/trace.ts";
-import type { JsonObject } from "../json.ts";
+import { copyStart, type JsonObject } from "../json.ts";
 import type { Span, SpanKind, SpanStatus, TraceTotals } from "../storage/mod.ts";
-import { copyStart, MAX_SPAN_TEXT_CHARS } from "../storage/span-text.ts";
 import { toTraceName } from "../storage/traces.ts";
 import type { ContentKeeper } from "./content.ts";
 import { toSpanId } from "./ids.ts";
@@ -11,6 +10,7 @@ import { roundMs } from "./round-ms.ts";
 /** A run keeps so many spans, then only failed ones up to the second number. */
 export const MAX_SPANS = 2_000;
 export const MAX_SPANS_WITH_FAILED = 2_200;
+const MAX_NAME_CHARS = 200;
 const MAX_NAMES = 64;
 /** The lists of a span, such as its namespace, have at most so many items. */
 const MAX_ITEMS = 64;
@@ -222,7 +222,7 @@ const pickParams = (params: JsonObject | NonNullable<Span["params"]>): JsonObjec
 /** Returns a name as text, cut to its maximum length. Never throws, whatever a graph uses as a name. */
 function toName(name: unknown): string {
   try {
-    return copyStart(String(name));
+    return copyStart(String(name), MAX_NAME_CHARS);
   } catch {
     return "unknown";
   }
@@ -231,14 +231,14 @@ function toName(name: unknown): string {
 const isTooLong = (value: unknown): boolean =>
   Array.isArray(value)
     ? value.length > MAX_ITEMS || value.some(isTooLong)
-    : typeof value === "string" && value.length > MAX_SPAN_TEXT_CHARS;
+    : typeof value === "string" && value.length > MAX_NAME_CHARS;
 
 /** Returns the members with their texts cut, also those in lists, because models and clients choose some of them. */
 function limitTexts<Members extends object>(members: Members): Members {
   if (!Object.values(members).some(isTooLong)) return members;
   const limit = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.slice(0, MAX_ITEMS).map(limit);
-    return typeof value === "string" ? copyStart(value) : value;
+    return typeof value === "string" ? copyStart(value, MAX_NAME_CHARS) : value;
   };
   return Object.fromEntries(Object.entries(members).map(([name, value]) => [name, limit(value)])) as Members;
 }
