@@ -38,10 +38,27 @@ export async function measureCosts({ runtime, serve, size }) {
 }
 
 /** Returns the rows of the main table that this measurement adds. */
-export function noteCosts({ layers }, note) {
+export function noteCosts({ layers, promises }, note) {
+  noteSpans(promises, note);
   const memory = layers["function, in process, :memory:"].cpu_us;
   const file = layers["function, in process, file"].cpu_us;
   for (const [i, us] of memory.entries()) note("greenroom", { function_cpu_ms: us / 1000, file_ratio: file[i] / us });
+}
+
+/** The bytes that the trace of a run may have, and those of each of its spans. */
+const BYTES_OF_TRACE = 500;
+const BYTES_OF_SPAN = 300;
+
+/** Adds the cost of spans: beside that of events, and beside the bytes that they may have. */
+function noteSpans({ runs, spans_of_run, span_us }, note) {
+  const spans = "spans are kept";
+  const [, onThread] = Object.entries(runs).find(([name]) => name.includes("on a thread"));
+  const events = onThread.promises["events of the thread are kept"];
+  note("greenroom", { spans_time_ratio: onThread.promises[spans].us / events.us, span_us });
+  const [, many] = Object.entries(runs).find(([name]) => name.endsWith(" spans"));
+  const bytes = { 1: runs["a stateless run"].promises[spans].bytes, [spans_of_run]: many.promises[spans].bytes };
+  for (const [count, sum] of Object.entries(bytes))
+    note("greenroom", { spans_bytes_share: sum / (BYTES_OF_TRACE + BYTES_OF_SPAN * Number(count)) });
 }
 
 export function showCosts({ layers, promises }) {

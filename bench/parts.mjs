@@ -5,6 +5,8 @@ import { program, scratch } from "./servers.mjs";
 
 const SEARCHED = { few: 1_000, many: 100_000 };
 const METADATA_KEYS = 100_000;
+/** The spans of tools that a run of `tools` in peers/function.mjs makes. */
+const TOOL_CALLS = 5_000;
 /**
  * Before the figures count: runs, in so many seconds at most, and rounds of 100 streams. Bun's compiler works beside the server, and its
  * time counts as the server's. It rests after so many, by hand as in Greenroom: then it takes 1 % of the time.
@@ -208,4 +210,55 @@ async function disk({ note, size, runtime }) {
   }
 }
 
-export const otherParts = { start, memory, search, stall, disk };
+/** Echo runs with their spans and without, in turns; then one trace as large as it can be. */
+async function spans({ serve, note, size }) {
+  const servers = [];
+  for (const name of ["greenroom", "greenroom without spans"]) {
+    const server = await serve(name);
+    await server.client.closedLoop(64, WARM.seconds, server.client.wait, WARM.runs);
+    server.pause();
+    servers.push(server);
+  }
+  for (let pair = 0; pair < 2 * size.rounds; pair += 1) {
+    const cpu_ms = {};
+    // Each is the first in every other pair.
+    for (const { name, client, pid, pause, wake } of pair % 2 === 0 ? servers : servers.toReversed()) {
+      wake();
+      cpu_ms[name] = (await withCpu(pid, () => client.closedLoop(64, size.seconds, client.wait))).cpu_ms;
+      pause();
+    }
+    note("greenroom", { spans_cpu_ratio: cpu_ms.greenroom / cpu_ms["greenroom without spans"] });
+  }
+  for (const server of servers) {
+    server.wake();
+    await server.stop();
+  }
+  await largeTrace({ serve, note, size });
+}
+
+/** A run with 5,000 tool calls: how long its trace takes to be read, and how long other requests wait meanwhile. */
+async function largeTrace({ serve, note, size }) {
+  const { client, stop } = await serve("greenroom without LangGraph");
+  for (let round = 0; round < size.rounds; round += 1) {
+    const thread = `/threads/${await client.thread()}`;
+    let text = "";
+    const times = [];
+    const stall_ms = await client.longestStall(async () => {
+      await client.request("POST", `${thread}/runs/wait`, { assistant_id: "tools", input: {} });
+      const [{ run_id }] = JSON.parse(await client.request("GET", `${thread}/runs`));
+      for (let i = 0; i < 5; i += 1) {
+        const from = performance.now();
+        text = await client.request("GET", `${thread}/runs/${run_id}/trace`);
+        times.push(performance.now() - from);
+      }
+    });
+    const { spans, dropped } = JSON.parse(text);
+    const tools = spans.filter(({ kind }) => kind === "tool").length;
+    if (spans.length > 2_200 || tools + dropped.tool !== TOOL_CALLS)
+      throw new Error(`${spans.length} spans, ${tools} of tools, ${dropped.tool} dropped`);
+    note("greenroom", { trace_ms: quantiles(times).p50, trace_stall_ms: stall_ms });
+  }
+  await stop();
+}
+
+export const otherParts = { start, memory, search, stall, disk, spans };

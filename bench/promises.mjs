@@ -1,11 +1,15 @@
 // What each promise costs a run on a thread: its statements, the bytes that they are given, and their time, one run after the other on a
-// file. Then what the checks of a request cost. Prints JSON.
+// file. Then what the checks of a request and the spans of a run cost. Prints JSON. Ends with 1 if the commits, rows or spans of a run
+// were not seen, for instance because another thread wrote them.
 //   bun|node bench/promises.mjs FOLDER RUNS
 import { join } from "node:path";
 import process from "node:process";
 import { FileWatch } from "../adapters/sqlite/file-watch.ts";
 import { createHandler } from "../lib/http/handler.ts";
 import { createService, fromFunctions, staticIdentity } from "../lib/mod.ts";
+import { ContentKeeper } from "../lib/traces/content.ts";
+import { resolveTraceSettings } from "../lib/traces/options.ts";
+import { SpanRecorder } from "../lib/traces/span-recorder.ts";
 import { quantiles } from "./load.mjs";
 
 const [, , folder, count] = process.argv;
@@ -17,6 +21,7 @@ const open = onBun
 
 const COMMITS = "commits: acknowledged is on disk";
 const ROWS = "one run per thread, leases: rows of thread and run";
+const SPANS = "spans are kept";
 const PROMISES = [
   [COMMITS, /^(begin|commit)/],
   [ROWS, /^(insert into|update) (threads|runs)/],
@@ -24,6 +29,7 @@ const PROMISES = [
   ["states are kept: checkpoints", /^(insert into|update|delete from) (channel_values|checkpoint)/],
   ["metadata can be searched: labels", /^(insert into|delete from) labels/],
   ["usage is counted", /^(insert into|update) (usage_hourly|traces)/],
+  [SPANS, /^(insert into|update) run_trace/],
   ["states are read", /^(select|with)(.|\n)*(channel_values|checkpoint)/],
   ["other reads", /^(select|with)/],
 ];
@@ -64,10 +70,17 @@ for (const method of ["requireIntactLog", "requireUndamaged", "confirmCommit"])
   watch(FileWatch.prototype, method, () => ["the file is watched", 0]);
 
 const request = { assistant_id: "echo", input: { messages: [{ role: "user", content: "hello" }] } };
+/** The spans that a run of `calls` names, beside that of its attempt. */
+const NAMED_SPANS = 11;
 async function openService(path, extraOptions = {}) {
   return await createService({
-    storage: open(path),
+    // A slow disk gets a thread otherwise, whose statements nobody sees here.
+    storage: open(path, { writer: "inline" }),
     executor: fromFunctions({
+      calls: async ({ span }) => {
+        for (let i = 0; i < NAMED_SPANS; i += 1) await span(`tool ${i % 3}`, () => i, { kind: "tool" });
+        return { messages: [{ type: "ai", content: "echo: hello" }] };
+      },
       echo: () => ({ messages: [{ type: "ai", content: "echo: hello" }] }),
       long: async () => await new Promise((resolve) => setTimeout(resolve, 5_000)),
     }),
@@ -105,6 +118,10 @@ async function statements() {
   const service = await openService(join(folder, "promises.db"));
   const wait = async (thread_id) => (await service.runs.wait(thread_id, request)).result;
   const stateless = await tallied(() => wait(null), runs);
+  const withSpans = await tallied(
+    async () => (await service.runs.wait(null, { ...request, assistant_id: "calls" })).result,
+    runs,
+  );
   // A thread of its own for every ten runs: a long one costs more.
   let thread;
   const next = async (i) => {
@@ -114,11 +131,43 @@ async function statements() {
   const onThread = await tallied(next, runs);
   const labelled = await tallied((i) => service.threads.create({ metadata: { owner: `u${i}`, team: "t" } }), runs);
   await service.stop(0);
+  for (const run of [stateless, withSpans, onThread]) requireSeen(run);
   return {
     "a stateless run": stateless,
+    [`a stateless run with ${NAMED_SPANS + 1} spans`]: withSpans,
     "a run on a thread (a tenth: a new one)": onThread,
     "a thread with two labels": labelled,
   };
+}
+
+/** Throws if what each run does was not seen: a table without it would show costs that are too low. */
+function requireSeen({ promises }) {
+  const missing = [COMMITS, ROWS, SPANS].filter((name) => !(promises[name]?.statements > 0));
+  if (missing.length > 0)
+    throw new Error(`No call was seen for: ${missing.join("; ")}. Statements are seen only in this thread.`);
+}
+
+/** Measures the time of a span in the recorder: its start, its end and its JSON, without a copy of a value. */
+function measureSpan() {
+  const counters = { spans: 0, dropped: 0, bytes: 0, redact_failed: 0, sink_failed: 0 };
+  const keeper = new ContentKeeper({ ...resolveTraceSettings(), counters });
+  const each = [];
+  for (let round = 0; round < 40; round += 1) {
+    const options = { claim: 1, attempt: 1, prefix: "5089828a", keeper, now: () => performance.now(), onChange() {} };
+    const recorder = new SpanRecorder(options, { parent_id: "bf8d91bbd3ecc56b", name: "echo", start_ms: 0 });
+    const from = performance.now();
+    for (let i = 0; i < 1_000; i += 1) {
+      const node = recorder.start({ kind: "node", name: "tools", namespace: ["tools:610e"], step: i, try: 1 });
+      const params = { temperature: 0.2, tools: ["weather", "research"] };
+      const model = recorder.start({ kind: "model", name: "gpt-5", parent_id: node, provider: "openai", params });
+      recorder.end(model, { status: "ok", tokens: { in: 611, out: 92 }, finish_reasons: ["tool_calls"] });
+      recorder.end(node, { status: "ok" });
+    }
+    const text = JSON.stringify(recorder.drain());
+    if (round > 10) each.push(((performance.now() - from) * 1_000) / 2_000);
+    if (text.length < 2_000) throw new Error("the recorder has no spans");
+  }
+  return quantiles(each).p50;
 }
 
 /** A run that waits, with a lease so short that it is renewed about twelve times. */
@@ -178,5 +227,6 @@ async function checks() {
   return Object.fromEntries(Object.entries(measured).map(([name, list]) => [name, quantiles(list).p50]));
 }
 
-console.log(JSON.stringify({ runs: await statements(), renewal: await renewals(), checks: await checks() }));
+const results = { runs: await statements(), renewal: await renewals(), checks: await checks(), span_us: measureSpan() };
+console.log(JSON.stringify({ ...results, spans_of_run: NAMED_SPANS + 1 }));
 process.exit();

@@ -65,6 +65,7 @@ export function createServerStarter({ runtime, workers, profile }) {
   };
   const commands = {
     greenroom: (folder) => greenroom("greenroom.json", folder),
+    "greenroom without spans": (folder) => greenroom("no-spans.json", folder),
     "greenroom without LangGraph": (folder) => greenroom("function.json", folder),
     packed: (folder) => greenroom("function.json", folder, "dist/adapters/standalone/bin.js"),
     hand: (folder) => [runtime, join(here, "handwritten.mjs"), join(folder, "hand.db")],

@@ -38,6 +38,12 @@ const ROWS = [
   ["18", "pace of the last 1,000 stored runs : the first", "kept_pace", "", "", ">= 0.95"],
   ["19", "CPU of a run of an empty function, :memory:", "function_cpu_ms", "ms", "", "<= 0.25 ms"],
   ["20", "  CPU on a file : on :memory:", "file_ratio", "", "", "<= 1.25"],
+  ["21", "spans of a run on a thread, time of their statement : of events", "spans_time_ratio", "", "", "<= 3", "="],
+  ["", "  bytes of their parameters : 500 + 300 per span", "spans_bytes_share", "", "", "<= 1", "="],
+  ["", "  JavaScript of a span, with its JSON", "span_us", "µs", "", "<= 10 µs", "="],
+  ["22", "CPU of an echo run, 64 clients, spans kept : not kept", "spans_cpu_ratio", "", "", "<= 1.05"],
+  ["23", "trace of 5,000 tool calls, answer p50", "trace_ms", "ms", "", "<= 200 ms", "="],
+  ["", "  longest /ok while it is made and read", "trace_stall_ms", "ms", "", "<= 100 ms", "="],
 ];
 
 const OURS = ["greenroom", "greenroom without LangGraph", "packed"];

@@ -328,8 +328,15 @@ export class RunSpans implements AttemptSpans {
         ...{ claim, attempt: Math.max(1, attempt--), counted: true },
       });
     }
-    for (const span of lost.toReversed()) this.recorder.addEnded(span);
+    this.#recordLost(lost.toReversed(), head);
     return lost;
+  }
+
+  /** Adds the spans of lost attempts. One that has stored its open span has counted it. */
+  #recordLost(lost: readonly Span[], head: TraceHead | null): void {
+    for (const span of lost)
+      if (span.claim === head?.claim) this.recorder.addLater(span);
+      else this.recorder.addEnded(span);
   }
 }
 

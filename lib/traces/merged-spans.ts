@@ -18,6 +18,8 @@ export interface AttemptRecords {
   /** Oldest first. */
   readonly claims: readonly RunClaim[];
   readonly lease_ms: number;
+  /** When entries of the run's journal were made. Their saves need not have had spans. */
+  readonly journaled_at: readonly number[];
 }
 
 const parseSpans = (json: string): readonly Span[] => JSON.parse(json) as readonly Span[];
@@ -51,8 +53,13 @@ export function mergeSpans(records: AttemptRecords): {
   const claims = new Map(records.claims.map((claim) => [claim.claim, claim]));
   const numbers = new Set([...byClaim.keys(), ...(areKept ? claims.keys() : [])]);
   const attempts: Span[] = [];
-  for (const claim of [...numbers].sort((a, b) => a - b)) {
-    const attempt = toAttempt(records, byClaim.get(claim), claim, claims.get(claim), attempts);
+  const sorted = [...numbers].sort((a, b) => a - b);
+  for (const [index, claim] of sorted.entries()) {
+    const next = sorted[index + 1] ?? 0;
+    const next_ms =
+      byClaim.get(next)?.start_ms ?? (claims.get(next)?.at ?? Number.POSITIVE_INFINITY) - records.created_at;
+    const journaled_at = records.journaled_at.filter((at) => at - records.created_at < next_ms);
+    const attempt = toAttempt({ ...records, journaled_at }, byClaim.get(claim), claim, claims.get(claim), attempts);
     if (attempt) attempts.push(attempt);
   }
   const ends = new Map(attempts.map((attempt) => [attempt.claim, attempt]));
@@ -85,21 +92,21 @@ function toAttempt(
   const link =
     before && ({ kind: before.status === "waiting" ? "resumes" : "retries", span_id: before.span_id } as const);
   const attempt: Span = link && !base.links?.length ? { ...base, links: [link] } : base;
-  if (attempt.status !== "open" || isPresent) return attempt;
+  if ((attempt.status !== "open" && attempt.status !== "lost") || isPresent) return attempt;
   const end_ms = findLostEnd(records, attempt, logged);
   return { ...attempt, status: "lost", counted: true, duration_ms: roundMs(Math.max(0, end_ms - attempt.start_ms)) };
 }
 
 /** Returns the end of a lost attempt: its last save or the last renewal of its lease, whichever was later. */
 function findLostEnd(
-  { trace, lease_ms, created_at, run }: AttemptRecords,
-  { claim, start_ms }: Span,
+  { trace, lease_ms, created_at, run, journaled_at }: AttemptRecords,
+  { claim, start_ms, duration_ms = 0 }: Span,
   logged?: RunClaim,
 ): number {
   const head: TraceHead | undefined = trace?.head;
   const saved = head && head.claim === claim ? head.at_ms : start_ms;
   const renewed = logged?.lost_lease_until == null ? start_ms : logged.lost_lease_until - lease_ms - created_at;
-  const end_ms = Math.max(saved, renewed);
+  const end_ms = Math.max(start_ms + duration_ms, saved, renewed, ...journaled_at.map((at) => at - created_at));
   return run?.ended_at == null ? end_ms : Math.min(end_ms, run.ended_at - created_at);
 }
 

@@ -123,7 +123,10 @@ export const selectOperations = (
 export function createRunTrace(sources: TraceSources): RunTrace {
   const { traced, now, contents, feedback } = sources;
   const { run_id, created_at, ended_at } = traced;
-  const records = { ...sources, run_id, created_at, graph_id: traced.graph_id };
+  const journaled_at = sources.operations.flatMap(({ entries }) =>
+    entries.filter((entry) => entry.run_id === run_id).map(({ at }) => at),
+  );
+  const records = { ...sources, run_id, created_at, journaled_at, graph_id: traced.graph_id };
   const { attempts, innerSpans } = mergeSpans(records);
   const end_ms = findEnd(sources, attempts);
   const { segments, queues } = createSegments({

@@ -128,6 +128,12 @@ export class SpanRecorder implements TraceRecorder {
     this.#options.onChange(added);
   }
 
+  /** Adds a later record of a span that an earlier attempt has stored and counted. */
+  addLater(span: MutableSpan): void {
+    this.#unsaved.add(span);
+    this.#options.onChange(span);
+  }
+
   /** Ends all open spans with this status, the inner ones first. */
   closeAll(status: SpanStatus): void {
     for (const span of [...this.#open.values()].reverse()) this.#close(span, status);

@@ -149,6 +149,7 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
   if (done >= script.steps.length) return yield* state([], null);
   for (let i = done; i < script.steps.length; i++) {
     const step = script.steps[i] as Step;
+    const spans = new StepSpans(world, job, script.tag, i);
     const last = i === script.steps.length - 1;
     yield* speak(i, "message-start");
     for (let n = 0; n < step.events; n++) {
@@ -163,10 +164,46 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
       if (n % 16 === 3) await pause(world, process, 1, script.deaf ? null : signal);
     }
     await pause(world, process, step.ms, script.deaf ? null : signal);
-    if (step.end === "throw") throw new Error(`${script.tag} fails`);
+    if (step.end === "throw") {
+      const error = new Error(`${script.tag} fails`);
+      spans.end(error);
+      throw error;
+    }
+    yield spans.end();
     messages.push(`${script.tag}/${i}${step.padding > 0 ? ` ${"x".repeat(step.padding)}` : ""}`);
     yield* state(step.end === "ask" ? [name] : last ? [] : [name], step.end === "ask" ? `${script.tag}?` : null, i);
     if (step.end === "ask") return;
+  }
+}
+
+/** The spans of one step: a node, and the call of a model in it. If the run is stopped meanwhile, they stay open. */
+class StepSpans {
+  readonly #world: World;
+  readonly #job: Job;
+  readonly #node: string | undefined;
+  readonly #model: string | undefined;
+  readonly #tokens: { readonly in: number; readonly out: number };
+
+  constructor(world: World, job: Job, tag: string, step: number) {
+    this.#world = world;
+    this.#job = job;
+    this.#tokens = { in: step + 1, out: 2 };
+    this.#node = job.trace?.start({ kind: "node", name: `step ${step}`, step });
+    if (this.#node === undefined) return;
+    const input = () => [{ role: "user", content: `${tag} asks ${step}` }];
+    this.#model = job.trace?.start({ kind: "model", name: "model", parent_id: this.#node, input });
+  }
+
+  /** Ends both spans. Returns the usage of the model. */
+  end(error?: Error): ExecutorEvent {
+    const { trace } = this.#job;
+    const result = error ? ({ status: "error", error } as const) : ({ status: "ok" } as const);
+    if (trace && this.#node !== undefined && this.#model !== undefined) {
+      trace.end(this.#model, { status: "ok", tokens: this.#tokens, output: () => "an answer" });
+      trace.end(this.#node, result);
+      this.#world.oracle.spans.end(trace.attempt_id, [this.#node, this.#model]);
+    }
+    return { type: "usage", tokens_in: this.#tokens.in, tokens_out: this.#tokens.out, model: "model" };
   }
 }
 

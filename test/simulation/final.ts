@@ -3,10 +3,11 @@ import type { Json } from "../../lib/json.ts";
 import type { Service } from "../../lib/service.ts";
 import { createMessages, stripPadding } from "./agent.ts";
 import { checkMessages, readStateMessages } from "./message-events.ts";
-import type { RunNote, ThreadNote } from "./oracle/notes.ts";
+import { type RunNote, type ThreadNote, TRACE_TABLES } from "./oracle/notes.ts";
 import { SWEPT_MS } from "./plan.ts";
 import { checkDeliveries, checkTokens, checkTraces } from "./platform/final.ts";
 import { passHours } from "./platform/hours.ts";
+import { checkRunTrace, checkStoredSpans } from "./platform/spans.ts";
 import { Dice } from "./random.ts";
 import { pump, Reader } from "./stream.ts";
 import { checkThreadEvents } from "./thread-events.ts";
@@ -39,6 +40,9 @@ export async function runFinalChecks(world: World): Promise<void> {
     }
     for (const run of world.oracle.runs.byId.values()) {
       if (run.fate === "present" && run.framed) await checkReplay(world, run, dice);
+      if (run.fate === "present" && run.claims.length > 0) {
+        checkRunTrace(world, run, await node.request((service) => service.traces.get(null, run.run_id)));
+      }
     }
   };
   check().then(
@@ -54,6 +58,7 @@ export async function runFinalChecks(world: World): Promise<void> {
   if (!answered) world.violation("final", "the last questions are not answered");
   checkDeliveries(world);
   checkTraces(world);
+  checkStoredSpans(world);
   checkTokens(world);
   if (plan.hours) await passHours(world);
   if (world.violations.length > 0 || plan.retention.frames_ms !== SWEPT_MS) return;
@@ -68,6 +73,7 @@ function checkSwept(world: World): void {
   for (const source of [
     "run_frames",
     "idempotency_keys",
+    ...TRACE_TABLES,
     "runs where stateless = 1",
     "threads where hidden = 1 and not exists (select 1 from runs r where r.thread_id = threads.thread_id)",
   ]) {

@@ -96,6 +96,7 @@ export class SimulatedNode {
           run_timeout_ms: world.plan.run_timeout_ms,
         },
         retention: world.plan.retention,
+        traces: world.plan.traces,
         public_base_url: BASE_URL,
         feedback: { token_ttl_ms: world.plan.token_ttl_ms },
         webhooks: {

@@ -1,4 +1,5 @@
 /** The decisions of a seed before its simulation starts: the machines, the load and the possible faults (swarm: each seed has its own). */
+import type { TraceOptions } from "../../lib/traces/options.ts";
 import { Dice } from "./random.ts";
 
 export type Fault =
@@ -102,6 +103,8 @@ export interface Plan {
   readonly token_ttl_ms: number;
   /** The machines sleep for hours: usage is summed by the hour. */
   readonly hours: boolean;
+  /** What is kept of spans. */
+  readonly traces: Pick<TraceOptions, "record" | "content" | "retention_ms">;
   /** Clients also speak the event protocol: messages and answers to a thread that waits come at the same time. */
   readonly talks: boolean;
 }
@@ -157,6 +160,11 @@ export function createPlan(seed: number, without: readonly string[] = [], halve 
     feedback: dice.pick([0, 0.3, 0.8]),
     token_ttl_ms: dice.pick([2_000, 10_800_000]),
     hours: dice.chance(0.15),
+    traces: {
+      record: new Dice(seed, "sampled").chance(0.15) ? { sample: 0.5, slow_ms: 5_000 } : "all",
+      content: new Dice(seed, "copies").chance(0.3) ? "all" : "references",
+      ...(retentionMs === SWEPT_MS ? { retention_ms: SWEPT_MS } : {}),
+    },
     talks: new Dice(seed, "talks").chance(0.3),
   };
 }

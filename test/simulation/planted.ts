@@ -8,6 +8,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { LOGS } from "./planted-logs.ts";
 import { PLATFORM, type PlantedFault } from "./planted-platform.ts";
+import { SPANS } from "./planted-spans.ts";
 import { STEPS } from "./planted-steps.ts";
 import { WRITER } from "./planted-writer.ts";
 
@@ -338,6 +339,7 @@ export const PLANTED: readonly PlantedFault[] = [
   ...PLATFORM,
   ...WRITER,
   ...STEPS,
+  ...SPANS,
 ];
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");

@@ -7,6 +7,7 @@ import "../../lib/functions/execute.ts";
 import "../../lib/functions/open-durable-call.ts";
 import "../../lib/steps/journal.ts";
 import "../../lib/steps/mod.ts";
+import "../../lib/traces/mod.ts";
 import "../../lib/traces/recording.ts";
 import { loadClaimedDelivery } from "../../lib/webhooks/sender.ts";
 import { Database } from "./database.ts";

@@ -109,6 +109,8 @@ export class World {
   logged(process: Process, record: LogRecord): void {
     this.count(`log: ${record.message}`);
     const { level, message, error, ...fields } = record;
+    if (message === "the trace of earlier attempts was not read")
+      this.oracle.spans.incompleteRunIds.add(String(fields["run_id"]));
     this.show(`${process.name} logs ${level}: ${message} ${JSON.stringify(fields)} ${error ? String(error) : ""}`);
   }
 

@@ -106,7 +106,7 @@ export async function* agent(job: FunctionJob): AsyncGenerator<unknown> {
     if (block_ms > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, block_ms);
     for (let step = 0; step < steps; step++) {
       mark("step", token, ids, step);
-      await pause(wait_ms, signal);
+      await job.span(`step ${step}`, () => pause(wait_ms, signal));
       for (let n = 0; n < tokens; n++) job.emit({ key, attempt, n: emittedCount++ } satisfies Token);
       yield message(`s${step}`);
       await hold(step + 1);

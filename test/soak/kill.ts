@@ -10,6 +10,7 @@ import { getKillFiles, logProgress } from "./kill/files.ts";
 import { checkInvariants } from "./kill/invariants.ts";
 import { watchLiveness } from "./kill/liveness.ts";
 import { startLoad } from "./kill/load.ts";
+import { watchSpans } from "./kill/spans.ts";
 import { awaitDeliveries, forgetClaims, UNSENT } from "./platform.ts";
 import { startReceivers } from "./receivers.ts";
 import { quantile, type Report } from "./report.ts";
@@ -91,7 +92,11 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   const between = (): void => {
     if (options.hurried) forgetClaims(site.database);
   };
-  const onDeath = (at: number): Promise<void> => facts.addDeath(at);
+  const spans = watchSpans(site.database);
+  const onDeath = (at: number): Promise<void> => {
+    spans.look();
+    return facts.addDeath(at);
+  };
   const { most_between_ms } = options;
   const faults = await Faults.start({ site, port, executions, between, onDeath, most_between_ms });
   const client = connect(faults.url);
@@ -142,7 +147,7 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   report.note("last client to the end of the last run", `${(quiet_ms / 1000).toFixed(1)} s`);
   report.note("end of the last run to the last webhook", `${(told_ms / 1000).toFixed(1)} s`);
   const lines = executions.lines();
-  await checkInvariants(report, { facts, lines, client, database, receivers, deaths: facts.deaths, events });
+  await checkInvariants(report, { facts, lines, client, database, receivers, deaths: facts.deaths, events, spans });
   report.atMost("I13 longest wait of a run that could start", longest, options.most_wait_ms, "ms");
   const starts = restartTimes(lines, faults);
   report.note("runs executed again after a kill", starts.length);

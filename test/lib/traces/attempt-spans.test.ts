@@ -275,6 +275,8 @@ describe("the end of an attempt", () => {
     const lostAt = trace.created_at + (lost?.start_ms ?? 0) + (lost?.duration_ms ?? 0);
     assert.ok(lostAt <= killedAt && lostAt > killedAt - 4_000, "it ends at its last save or renewal");
     assert.equal(trace.active_ms, (lost?.duration_ms ?? 0) + (last?.duration_ms ?? 0));
+    // The save that stored the open span of the lost attempt has counted it.
+    assert.deepEqual([trace.head.totals.spans, trace.head.kept], [spans.length, spans.length]);
   });
 });
 

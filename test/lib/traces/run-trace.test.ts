@@ -259,6 +259,25 @@ describe("an attempt that was lost", () => {
     ]);
   });
 
+  it("lasts until the last entry that it has made in the journal, so that its steps are in it", () => {
+    const entries = [
+      entry({ kind: "step", name: "first", phase: "done", at: 13_000, began: CREATED + 12_500, run_id }),
+      entry({ kind: "step", name: "second", phase: "done", at: 28_500, began: CREATED + 28_100, run_id }),
+    ];
+    const claims = [claim(1, 2, 27_000), claim(2, 28_000, null)];
+    const stored = { ...first, status: "lost", duration_ms: 11_998, counted: true } as const;
+    for (const parts of [[], [[first]], [[stored]]]) {
+      const { spans } = read({ run_id, status: "running", parts, entries, claims });
+      const [lost, present] = spans.filter(({ kind }) => kind === "attempt");
+      assert.deepEqual([lost?.status, lost?.duration_ms, present?.status], ["lost", 12_998, "open"]);
+      const steps = spans.filter(({ kind }) => kind === "step").map(({ name, parent_id }) => [name, parent_id]);
+      assert.deepEqual(steps, [
+        ["first", lost?.span_id],
+        ["second", present?.span_id],
+      ]);
+    }
+  });
+
   it("has a span if it has stored none, and the next attempt counts from it", () => {
     const { spans, segments } = read({
       ...{ run_id, status: "running", parts: [], claims: [claim(1, 2, 27_000), claim(2, 28_000, null)] },

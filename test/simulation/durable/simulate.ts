@@ -6,6 +6,7 @@ import { Dice } from "../random.ts";
 import { makeSteady } from "../steady.ts";
 import { type ClientThread, client } from "./client.ts";
 import { createMessages, createScript } from "./scripts.ts";
+import { checkSpans } from "./spans.ts";
 import { checkBegin, checkTrouble, pickTrouble } from "./trouble.ts";
 import { END_MS, LEASE_MS, START, World } from "./world.ts";
 
@@ -134,7 +135,10 @@ export async function simulateDurable(seed: number): Promise<DurableOutcome> {
       const all = (async () => {
         for (const talk of talks) {
           if (talk.trouble) await checkTrouble(world, talk);
-          else await check(world, talk);
+          else {
+            await check(world, talk);
+            await checkSpans(world, talk);
+          }
         }
         checked = true;
       })().catch((error: unknown) => {

@@ -5,6 +5,7 @@ import { sqliteDriver } from "../../../adapters/sqlite/writer.ts";
 // Loaded late otherwise: in real time, which a replay of the seed has not.
 import "../../../lib/functions/execute.ts";
 import "../../../lib/functions/open-durable-call.ts";
+import "../../../lib/traces/mod.ts";
 import "../../../lib/traces/recording.ts";
 import "../../../lib/steps/journal.ts";
 import "../../../lib/steps/mod.ts";

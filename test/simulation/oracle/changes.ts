@@ -1,12 +1,12 @@
 /** Records the changes of each batch in order, also where several share a commit. Temporary triggers write them. */
 import type { Database } from "../database.ts";
 import { ofAttempts } from "../thread-events.ts";
-import { LEFT_BY_RUN, RUN_COLUMNS, THREAD_COLUMNS } from "./notes.ts";
+import { LEFT_BY_RUN, RUN_COLUMNS, SPANS_OF_RUN, THREAD_COLUMNS } from "./notes.ts";
 
-/** One change of a row. `image` is what it became, as JSON; null when it was deleted. */
+/** One change of a row. `image` is what it became, as JSON, or the spans that it has; null when it was deleted or has none. */
 export interface Change {
   readonly number: number;
-  readonly kind: "runs" | "threads" | "writes";
+  readonly kind: "runs" | "threads" | "writes" | "spans";
   readonly id: string;
   readonly image: string | null;
   /** The columns of a run that was created. */
@@ -38,6 +38,7 @@ export class Changes {
       watch("threads", event, `'threads', new.thread_id, ${image(THREAD_COLUMNS)}, null`);
       for (const table of LEFT_BY_RUN) watch(table, event, "'writes', new.run_id, null, null");
       watch("thread_events", event, "'writes', new.run_id, null, null", ofAttempts("new."));
+      for (const table of SPANS_OF_RUN) watch(table, event, "'spans', new.run_id, new.spans, null");
     }
     watch("threads", "delete", "'threads', old.thread_id, null, null");
     database.query("delete from temp.changes");

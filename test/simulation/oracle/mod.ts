@@ -6,6 +6,7 @@ import { type Change, Changes } from "./changes.ts";
 import type { Executions } from "./executions.ts";
 import { isActive, type ThreadNote, type ThreadState } from "./notes.ts";
 import { RunRules } from "./runs.ts";
+import { SpanRules } from "./spans.ts";
 
 /** Within that time after the last fault a free worker must have taken every run that is due. */
 const IDLE_MS = 1_000;
@@ -16,6 +17,7 @@ export class Oracle {
   readonly runs: RunRules;
   readonly executions: Executions;
   readonly answers: Answers;
+  readonly spans: SpanRules;
   readonly changes: Changes;
   /** The present life of each thread. */
   readonly threads: Map<string, ThreadNote> = new Map();
@@ -35,6 +37,7 @@ export class Oracle {
     this.runs = new RunRules(world);
     this.executions = this.runs.executions;
     this.answers = this.runs.answers;
+    this.spans = new SpanRules(world);
   }
 
   /** No fault occurs any more. */
@@ -56,7 +59,8 @@ export class Oracle {
     const threads = latest("threads");
     for (const [id, { image }] of threads) this.#lookAtThread(id, image, before);
     const runs = latest("runs");
-    const writers = [...latest("writes").keys()].map((id) => [id, this.runs.byId.get(id)?.state] as const);
+    const writerIds = new Set([...latest("writes").keys(), ...latest("spans").keys()]);
+    const writers = [...writerIds].map((id) => [id, this.runs.byId.get(id)?.state] as const);
     const touched = new Set(threads.keys());
     for (const [id, { image }] of runs) {
       const created = changes.find((change) => change.id === id && change.extra !== null);
@@ -65,6 +69,7 @@ export class Oracle {
       if (thread) touched.add(thread);
     }
     for (const [id, state] of writers) this.runs.checkWriter(id, state, process);
+    for (const { kind, id, image } of changes) if (kind === "spans" && image !== null) this.spans.store(id, image);
     for (const id of touched) this.#checkSlot(id, before.get(id), process);
   }
 

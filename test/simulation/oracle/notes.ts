@@ -38,6 +38,10 @@ export const THREAD_COLUMNS: readonly (keyof ThreadState)[] = [
 ];
 /** Tables whose rows belong to a run. */
 export const LEFT_BY_RUN = ["checkpoints", "checkpoint_writes", "channel_values", "run_frames"] as const;
+/** Tables whose rows have spans of a run. */
+export const SPANS_OF_RUN = ["run_traces", "run_trace_parts"] as const;
+/** Tables whose rows belong to the trace of a run. */
+export const TRACE_TABLES = [...SPANS_OF_RUN, "run_trace_contents"] as const;
 
 /** A row of `runs`. */
 export interface RunState {

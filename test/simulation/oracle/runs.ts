@@ -15,6 +15,7 @@ import {
   type RunState,
   type ThreadNote,
   type ThreadState,
+  TRACE_TABLES,
 } from "./notes.ts";
 
 /** What a run is made of, as `Changes` notes it. */
@@ -185,6 +186,12 @@ export class RunRules {
       if (Number(row?.count) > 0) {
         this.#world.violation("I3", `${run.tag} is ${run.fate}, and ${row?.count} rows of ${table} are left`);
       }
+    }
+    // The trace of a stateless run outlives it.
+    for (const table of run.fate === "swept" ? [] : TRACE_TABLES) {
+      const [row] = database.query(`select count(*) as count from ${table} where run_id = ?`, [run.run_id]);
+      if (Number(row?.count) > 0)
+        this.#world.violation("I3", `${run.tag} is ${run.fate}, and ${row?.count} rows of ${table} are left`);
     }
     const [remainingEvents] = database.query(
       `select count(*) as count from thread_events where run_id = ? and ${ofAttempts()}`,

@@ -8,6 +8,7 @@ import type { Receivers } from "../receivers.ts";
 import type { Report } from "../report.ts";
 import { checkEvents, type EventWatch } from "./event-streams.ts";
 import type { Create, Facts } from "./facts.ts";
+import { checkSpans, type SpanWatch } from "./spans.ts";
 import { checkStreams, each, type RunSeen } from "./streams.ts";
 
 export interface Evidence {
@@ -22,6 +23,8 @@ export interface Evidence {
   readonly heard_ms?: number;
   /** Readers of thread events. */
   readonly events?: EventWatch;
+  /** The spans that were stored before kills. */
+  readonly spans?: SpanWatch;
 }
 
 interface ThreadSeen {
@@ -95,6 +98,7 @@ export async function checkInvariants(report: Report, evidence: Evidence): Promi
   }));
   checkWebhooks(report, { database, receivers, runs: webhookRuns });
   checkTraces(report, { database, lines });
+  await checkSpans(report, evidence, runsById);
   checkFeedback(report, { database, submitted: facts.submitted, keyed: webhookRuns.filter(({ keyed }) => keyed) });
 }
 

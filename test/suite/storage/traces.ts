@@ -215,11 +215,19 @@ async function createTrace(storage: Storage, claimed: ClaimedRun, options: Parti
   await end(storage, claimed, createEnd(), options);
 }
 
-/** True if nothing is left of a trace. Reads contents and parts as a later run with the same id would see them. */
+/**
+ * True if no table has a row of a trace. Parts and contents are read only together with a trace, so a run with the same id is made once
+ * more: it would show those that are left.
+ */
 async function isGone(storage: Storage, run_id: string): Promise<boolean> {
+  if ((await storage.getRunTrace(here, run_id)) !== null) return false;
+  const assistant = await createAssistant(storage);
+  await createThread(storage, `again-${run_id}`);
+  const again = await createClaimedRun(storage, assistant, `again-${run_id}`, run_id);
+  await end(storage, again, createEnd());
   const trace = await storage.getRunTrace(here, run_id);
   const contents = await storage.readTraceContents(here, run_id);
-  return trace === null && contents.length === 0;
+  return trace?.parts.length === 0 && contents.length === 0;
 }
 
 function deletionTests(api: SuiteApi, test: StorageTest): void {
@@ -231,10 +239,26 @@ function deletionTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteThread(here, "t-r2"), true);
       assert.equal(await isGone(storage, "r2"), true);
       const { lease } = await claim(storage, "r3");
-      const spans = createUpdate({ parts: [{ part: 65_536, json: "[]" }] });
+      const spans = createUpdate({ parts: [{ part: 65_536, json: "[]" }], contents: [{ hash: "h", json: "1" }] });
       await storage.saveProgress(here, lease, { ...progress([]), spans }, 1500);
       await storage.stopRuns(here, { run_ids: ["r3"] }, "rollback", 2000);
       assert.equal(await isGone(storage, "r3"), true);
+    });
+
+    test("is deleted with a thread whose lifetime is over, and stays when only its states are pruned", async (storage) => {
+      const assistant = await createAssistant(storage);
+      for (const [thread_id, strategy] of [
+        ["t1", "delete"],
+        ["t2", "keep_latest"],
+      ] as const) {
+        const ttl = { strategy, ttl_ms: 500 };
+        await storage.createThread(here, { thread_id, metadata: {}, config: {}, stateless: false, ttl }, 1000);
+        await createTrace(storage, await createClaimedRun(storage, assistant, thread_id, `r-${thread_id}`));
+      }
+      assert.deepEqual((await storage.pruneThreads(here, { max_expired: 10 }, 9000)).toSorted(), ["t1", "t2"]);
+      assert.equal(await search(storage), "r-t2");
+      assert.equal(await isGone(storage, "r-t1"), true);
+      assert.equal((await storage.getRunTrace(here, "r-t2"))?.parts.length, 1);
     });
 
     test("is deleted on request, unless its run is active", async (storage) => {
