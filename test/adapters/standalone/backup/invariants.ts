@@ -39,6 +39,16 @@ async function checkMoment(
     "select run_id, status from runs where claims = 0 and run_id in (select trace_id from traces)",
   );
   await none(
+    "runs that ended after a claim and have no trace of that end",
+    `select r.run_id from runs r left join run_traces t on t.run_id = r.run_id
+      where r.claims > 0 and r.status not in ${ACTIVE} and (t.ended_at is null or t.ended_at <> r.ended_at)`,
+  );
+  for (const table of ["run_trace_parts", "run_trace_contents"])
+    await none(
+      `rows of ${table} without a trace`,
+      `select run_id from ${table} where run_id not in (select run_id from run_traces)`,
+    );
+  await none(
     "ends that nobody will be told of",
     `select run_id, status from runs where webhook is not null and status not in ${ACTIVE}
       and run_id not in (select delivery_id from webhook_deliveries)`,
@@ -74,6 +84,7 @@ async function readCounts(ask: Ask): Promise<Readonly<Record<string, number>>> {
     ...(await ask("select 'delivery ' || state as name, count(*) as n from webhook_deliveries group by state")),
     ...(await ask("select 'frames' as name, sum(last_id) as n from run_frames")),
     ...(await ask("select 'links' as name, count(*) as n from feedback_tokens")),
+    ...(await ask("select 'traces' as name, count(*) as n from run_traces")),
   ];
   return Object.fromEntries(rows.map(({ name, n }) => [String(name), Number(n)]));
 }
@@ -177,6 +188,7 @@ const WANTED = [
   "delivery delivered",
   "frames",
   "links",
+  "traces",
 ];
 
 /** The copy holds something of everything, and is right as it is. */
