@@ -81,6 +81,7 @@ export class Executions {
   #check(execution: Execution, run: RunNote, claim: Claim): void {
     const world = this.#world;
     const { now } = world.scheduler;
+    claim.executed = true;
     if (claim.charged === 0) world.violation("I12", `${run.tag} was claimed to be ended, and is executed`);
     if (run.state.lease_token !== claim.token && claim.until <= now) {
       const late = now - claim.until;

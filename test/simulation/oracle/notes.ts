@@ -88,6 +88,8 @@ export interface Claim {
   until: number;
   /** 0 where the run is only to be ended. */
   readonly charged: number;
+  /** An executor has begun with it. */
+  executed: boolean;
   /** Its process has put the run back. */
   returned: boolean;
 }

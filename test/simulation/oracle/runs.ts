@@ -307,6 +307,7 @@ export class RunRules {
       attempt: is.attempt,
       until: is.lease_until as number,
       charged,
+      executed: false,
       returned: false,
     };
     this.claims.set(token, claim);

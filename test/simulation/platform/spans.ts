@@ -44,7 +44,13 @@ function checkStoredTrace(world: World, run: RunNote, row: SqlRow, parts: readon
     else if (span.status !== "open" && !isSameEnd(left, span))
       refuse(`${span.kind} ${span_id} was stored as ${describeEnd(span)}, and is ${describeEnd(left)}`);
   }
-  const attempt = [...spans.values()].find(({ kind, claim }) => kind === "attempt" && claim === run.state.claims);
+  const attempts = new Map(
+    [...spans.values()].filter(({ kind }) => kind === "attempt").map((span) => [span.claim, span]),
+  );
+  for (const [index, { executed, returned }] of run.claims.entries())
+    if (executed && returned && world.plan.traces.record === "all" && !attempts.has(index + 1))
+      refuse(`the attempt of claim ${index + 1} was put back, and is missing`);
+  const attempt = attempts.get(run.state.claims);
   if (!attempt) {
     if (world.plan.traces.record === "all") refuse("its last attempt is missing");
     return;
