@@ -49,16 +49,17 @@ export function noteCosts({ layers, promises }, note) {
 const BYTES_OF_TRACE = 500;
 const BYTES_OF_SPAN = 300;
 
-/** Adds the cost of spans: beside that of events, and beside the bytes that they may have. */
-function noteSpans({ runs, spans_of_run, span_us }, note) {
-  const spans = "spans are kept";
-  const [, onThread] = Object.entries(runs).find(([name]) => name.includes("on a thread"));
-  const events = onThread.promises["events of the thread are kept"];
-  note("greenroom", { spans_time_ratio: onThread.promises[spans].us / events.us, span_us });
+/** Adds the cost of spans: their time beside that of events, and their bytes beside those that they may have. */
+function noteSpans({ runs, spans: { us, events_us, span_us, count } }, note) {
+  note("greenroom", { spans_time_ratio: us / events_us, span_us });
   const [, many] = Object.entries(runs).find(([name]) => name.endsWith(" spans"));
-  const bytes = { 1: runs["a stateless run"].promises[spans].bytes, [spans_of_run]: many.promises[spans].bytes };
-  for (const [count, sum] of Object.entries(bytes))
-    note("greenroom", { spans_bytes_share: sum / (BYTES_OF_TRACE + BYTES_OF_SPAN * Number(count)) });
+  for (const [number, run] of [
+    [1, runs["a stateless run"]],
+    [count, many],
+  ]) {
+    const { bytes } = run.promises["spans are kept"];
+    note("greenroom", { spans_bytes_share: bytes / (BYTES_OF_TRACE + BYTES_OF_SPAN * number) });
+  }
 }
 
 export function showCosts({ layers, promises }) {

@@ -38,7 +38,7 @@ const ROWS = [
   ["18", "pace of the last 1,000 stored runs : the first", "kept_pace", "", "", ">= 0.95"],
   ["19", "CPU of a run of an empty function, :memory:", "function_cpu_ms", "ms", "", "<= 0.25 ms"],
   ["20", "  CPU on a file : on :memory:", "file_ratio", "", "", "<= 1.25"],
-  ["21", "spans of a run on a thread, time of their statement : of events", "spans_time_ratio", "", "", "<= 3", "="],
+  ["21", "statements of a run on a thread, time for spans : for events", "spans_time_ratio", "", "", "<= 3", "="],
   ["", "  bytes of their parameters : 500 + 300 per span", "spans_bytes_share", "", "", "<= 1", "="],
   ["", "  JavaScript of a span, with its JSON", "span_us", "µs", "", "<= 10 µs", "="],
   ["22", "CPU of an echo run, 64 clients, spans kept : not kept", "spans_cpu_ratio", "", "", "<= 1.05"],
