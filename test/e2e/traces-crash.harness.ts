@@ -44,13 +44,13 @@ function get({ spans }: RunTrace, name: string): Span {
   return found[0] as Span;
 }
 
-const endOf = ({ start_ms, duration_ms }: { readonly start_ms: number; readonly duration_ms?: number }): number =>
+const toEnd = ({ start_ms, duration_ms }: { readonly start_ms: number; readonly duration_ms?: number }): number =>
   start_ms + (duration_ms ?? Number.NaN);
 
 /** Returns the times between two active segments. */
 function listGaps({ segments }: RunTrace): readonly { readonly from: number; readonly to: number }[] {
   const active = segments.filter(({ kind }) => kind === "active");
-  return active.slice(1).map((segment, index) => ({ from: endOf(active[index] ?? segment), to: segment.start_ms }));
+  return active.slice(1).map((segment, index) => ({ from: toEnd(active[index] ?? segment), to: segment.start_ms }));
 }
 
 /** Checks that segments adjoin from the creation of the run to its end, and that the sums are theirs. */
@@ -58,12 +58,12 @@ function checkSegments(trace: RunTrace): void {
   let end_ms = 0;
   for (const segment of trace.segments) {
     assert.ok(Math.abs(segment.start_ms - end_ms) < 0.01, JSON.stringify(trace.segments));
-    end_ms = endOf(segment);
+    end_ms = toEnd(segment);
   }
   const sum = trace.active_ms + trace.queued_ms + trace.suspended_ms;
   assert.ok(Math.abs(sum - end_ms) < 0.01, `${sum} of ${end_ms} ms`);
   const [run] = list(trace, "run");
-  assert.ok(run && Math.abs(endOf(run) - end_ms) < 0.01, `the run ends at ${run && endOf(run)}, the axis at ${end_ms}`);
+  assert.ok(run && Math.abs(toEnd(run) - end_ms) < 0.01, `the run ends at ${run && toEnd(run)}, the axis at ${end_ms}`);
 }
 
 /** Kills a server in a step of a durable function that has asked and slept, and checks the trace of the run. */
@@ -116,7 +116,7 @@ export async function checkKilledStep(site: Site): Promise<void> {
   assert.deepEqual([trace.status, run.status, run.start_ms, trace.links], ["success", "ok", 0, [earlier]]);
   const [ask, sleep, step] = [get(trace, "approve"), get(trace, "cool_off"), get(trace, "send")];
   assert.deepEqual([ask.kind, ask.status, ask.parent_id, ask.links], ["ask", "ok", run.span_id, [earlier]]);
-  assert.ok(ask.start_ms < 0 && endOf(ask) > 0, `the ask: ${ask.start_ms} to ${endOf(ask)}`);
+  assert.ok(ask.start_ms < 0 && toEnd(ask) > 0, `the ask: ${ask.start_ms} to ${toEnd(ask)}`);
   assert.deepEqual([sleep.kind, sleep.status, sleep.parent_id], ["sleep", "ok", run.span_id]);
   assert.ok((sleep.duration_ms ?? 0) >= 3_000, `the sleep: ${sleep.duration_ms}`);
   assert.deepEqual(
@@ -135,7 +135,7 @@ export async function checkKilledStep(site: Site): Promise<void> {
   const gaps = listGaps(trace);
   assert.equal(gaps.length, 2, JSON.stringify(trace.segments));
   const reaching = trace.spans.filter(({ kind, ...span }) =>
-    gaps.some(({ from, to }) => kind !== "queue" && span.start_ms < to && endOf(span) > from + 1),
+    gaps.some(({ from, to }) => kind !== "queue" && span.start_ms < to && toEnd(span) > from + 1),
   );
   const mayReach = new Set(["run", "sleep", "wait", "ask"]);
   assert.deepEqual(
@@ -191,7 +191,7 @@ export async function checkKilledModelCall(site: Site): Promise<void> {
     [...[attempt.span_id, attempt.span_id, node.span_id]],
   );
   // What was open ends with its attempt, which was alive when it saved.
-  for (const span of [node, model]) assert.ok(Math.abs(endOf(span) - endOf(attempt)) < 0.01, span.name);
+  for (const span of [node, model]) assert.ok(Math.abs(toEnd(span) - toEnd(attempt)) < 0.01, span.name);
   const cancelled = await fetch(`${url}${runs}/${run_id}/cancel?wait=1`, { method: "POST" });
   assert.ok(cancelled.ok, String(cancelled.status));
   const ended = await call<RunTrace>(url, `${runs}/${run_id}/trace`);
