@@ -102,9 +102,13 @@ function nullIfNotFound(error: unknown): null {
 
 /** Converts a request to the names of the SDK. */
 function toPayload(request: RunRequest, signal: AbortSignal | undefined): object {
-  const { assistant_id: _, feedback_keys, multitask_strategy, stream_mode, stream_subgraphs, ...payload } = request;
+  const { assistant_id: _, assistant_version, config, ...rest } = request;
+  const { feedback_keys, multitask_strategy, stream_mode, stream_subgraphs, ...payload } = rest;
+  // The SDK omits members that it does not know, except in `config`.
+  const version = assistant_version === undefined ? {} : { assistant_version };
   return {
     ...payload,
+    ...(config || assistant_version !== undefined ? { config: { ...config, ...version } } : {}),
     signal,
     feedbackKeys: feedback_keys,
     multitaskStrategy: multitask_strategy,

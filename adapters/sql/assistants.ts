@@ -11,10 +11,12 @@ import type {
 import { matchesFilter } from "../../lib/storage/visibility.ts";
 import { createRowFinder, type Database, readOne } from "./database.ts";
 import { deleteIndexEntries, insertIndexEntries, isEmpty, matches, replaceIndexEntries } from "./metadata-index.ts";
+import type { ArgumentsFor } from "./parameters.ts";
 import type { CoreTables } from "./schema/tables.ts";
 import { type MetadataSearch, searchRows } from "./search.ts";
 import {
   activateVersion,
+  advanceRevision,
   deleteAssistant,
   insertAssistant,
   insertFirstVersion,
@@ -61,6 +63,12 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
     /** @statements selectAssistant */
     getAssistant: get,
 
+    /** @statements selectVersion */
+    async getAssistantVersion({ deployment, filter }, assistant_id, version) {
+      const row = await readOne(driver, selectVersion({ deployment, assistant_id, version }), toVersion);
+      return row && matchesFilter(filter, row.metadata) ? row : null;
+    },
+
     /**
      * @statements searchRows
      * @guards Follows the rarest label and checks the rest on the row (`search.ts`).
@@ -71,11 +79,11 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
     },
 
     /**
-     * Stores the result of `next` as a new, active version. Calls `next` again if the row changed meanwhile. Returns null if
-     * there is none.
-     * @statements selectAssistant · insertNextVersion · activateVersion · replaceIndexEntries
+     * Stores the result of `next` as a new version, which is active unless `next` says otherwise. Calls `next` again if the row
+     * changed meanwhile. Returns null if there is none.
+     * @statements selectAssistant · insertNextVersion · activateVersion · replaceIndexEntries · insertDraft
      * @guards read · insert version max + 1 where `revision` is as expected · update the row where `revision` is as expected, version =
-     *   max · labels. Retries.
+     *   max · labels; for a version that is not activated as `insertDraft`. Retries.
      */
     async updateAssistant(scope, assistant_id, next, now) {
       const { deployment } = scope;
@@ -84,6 +92,11 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
         if (!active) return null;
         const content = next(active);
         const args = { deployment, assistant_id, ...toContent(content), expected_revision: active.revision, now };
+        if (content.activate === false) {
+          const draft = await insertDraft(driver, args);
+          if (draft) return draft;
+          continue;
+        }
         const [, updated] = await driver.batch([
           insertNextVersion(args),
           activateVersion({ ...args, version: null }),
@@ -160,6 +173,27 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
       return matching.slice(offset, offset + limit).map(toVersion);
     },
   };
+}
+
+/**
+ * Stores a version that is not activated. Returns the assistant as it would be with that version; null if its revision is not as
+ * expected.
+ * @statements insertNextVersion · advanceRevision
+ * @guards insert version max + 1 where `revision` is as expected · `revision` + 1 where it is as expected.
+ */
+async function insertDraft(
+  driver: Database,
+  args: ArgumentsFor<typeof insertNextVersion.types>,
+): Promise<AssistantRow | null> {
+  const { deployment, assistant_id, expected_revision, now } = args;
+  const advance = advanceRevision({ deployment, assistant_id, expected_revision });
+  const insert = insertNextVersion(args);
+  const findRows = createRowFinder([insert, advance], await driver.batch([insert, advance]));
+  const [[inserted], [assistant]] = [findRows(insert), findRows(advance)];
+  if (!assistant || !inserted) return null;
+  const { graph_id, name, description, config, context, metadata } = args;
+  const content = { graph_id, name, description, config, context, metadata };
+  return toAssistant({ ...assistant, ...content, version: inserted.version, updated_at: now });
 }
 
 const toSearch = ({ deployment, filter }: Scope, { metadata, graph_id, name }: AssistantQuery): MetadataSearch => ({

@@ -181,6 +181,7 @@ function toDelivery(stored: Rows["webhook_deliveries"]): DeliveryRow {
       run_id: stored.run_id,
       thread_id: stored.thread_id,
       assistant_id: stored.assistant_id,
+      ...(stored.assistant_version === null ? {} : { assistant_version: stored.assistant_version }),
       status: stored.status as TerminalStatus,
       metadata: JSON.parse(stored.metadata) as JsonObject,
       kwargs: JSON.parse(stored.kwargs) as JsonObject,

@@ -46,6 +46,8 @@ export interface AssistantPatch {
   readonly metadata?: JsonObject;
   readonly name?: string;
   readonly description?: string;
+  /** False: stores the version and keeps the active one. Default: true. */
+  readonly activate?: boolean;
 }
 
 /** The filter of a search or count of assistants. */
@@ -78,7 +80,10 @@ export interface Assistants {
   create(request: AssistantCreate): Promise<Assistant>;
   /** Returns an assistant. Throws `not_found`. */
   get(id: string): Promise<Assistant>;
-  /** Creates a new version and activates it. Throws `not_found` or `bad_request`. */
+  /**
+   * Creates a new version and activates it. With `activate: false` it only stores the version, and returns the assistant as it would be
+   * with it. Throws `not_found` or `bad_request`.
+   */
   update(id: string, patch: AssistantPatch): Promise<Assistant>;
   /**
    * Deletes the assistant, and with `delete_threads` the threads whose metadata names it. Throws `not_found` or `conflict` (a default
@@ -112,11 +117,12 @@ export interface InternalAssistants extends Omit<InternalResource<Assistants>, "
   ): Promise<void>;
   /**
    * Returns the cached row of an assistant, or a promise of the stored row if none is cached. A write that relies on it must detect a
-   * stale row. Finds default assistants in every scope, because every caller may run them. Throws `not_found`.
+   * stale row. Finds default assistants in every scope, because every caller may run them. With `version` the row has the content of
+   * that version, which is read unless it is the active one. Throws `not_found`.
    */
-  getCached(scope: Scope, id: string): AssistantRow | Promise<AssistantRow>;
-  /** Reads the row from the storage and caches it. Throws `not_found`. */
-  resolve(scope: Scope, id: string): Promise<AssistantRow>;
+  getCached(scope: Scope, id: string, version?: number): AssistantRow | Promise<AssistantRow>;
+  /** Reads the row from the storage and caches it; with `version` it has the content of that version. Throws `not_found`. */
+  resolve(scope: Scope, id: string, version?: number): Promise<AssistantRow>;
   /** Returns true for the default assistant of a graph, which every caller who may create runs may use. */
   isDefault(id: string): Promise<boolean>;
   /**
@@ -245,15 +251,32 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
   }
 
   /**
-   * Reads the row of an assistant by UUID or graph id, and caches it. Default assistants are found with any filter. Throws
-   * `not_found`.
+   * Reads the row of an assistant by UUID or graph id, and caches it. Default assistants are found with any filter. With
+   * `version` the row has the content of that version. Throws `not_found`.
    */
-  async function resolve(scope: Scope, id: string): Promise<AssistantRow> {
-    return await read(await scopeToRun(scope, await resolveId(id)), id);
+  async function resolve(scope: Scope, id: string, version?: number): Promise<AssistantRow> {
+    const active = await read(await scopeToRun(scope, await resolveId(id)), id);
+    return version === undefined ? active : await withVersion(scope, id, active, version);
   }
 
-  const getCached = (scope: Scope, id: string): AssistantRow | Promise<AssistantRow> =>
-    (scope.filter ? undefined : cache.get(defaults.get(id) ?? id.toLowerCase())) ?? getCachedInScope(scope, id);
+  function getCached(scope: Scope, id: string, version?: number): AssistantRow | Promise<AssistantRow> {
+    const cached = scope.filter ? undefined : cache.get(defaults.get(id) ?? id.toLowerCase());
+    const active = cached ?? getCachedInScope(scope, id);
+    if (version === undefined) return active;
+    return Promise.resolve(active).then((row) => withVersion(scope, id, row, version));
+  }
+
+  /**
+   * Returns the row with the content of a version and with its number. It keeps the revision of the active row, which a write
+   * compares: versions never change. Throws `not_found` for an unknown version, and for one that the filter excludes.
+   */
+  async function withVersion(scope: Scope, id: string, active: AssistantRow, version: number): Promise<AssistantRow> {
+    if (version === active.version) return active;
+    const { assistant_id, created_at } = active;
+    const stored = await storage.getAssistantVersion(await scopeToRun(scope, assistant_id), assistant_id, version);
+    if (!stored) throw new ServiceError("not_found", `Assistant ${id} has no version ${version}`);
+    return { ...active, ...stored, created_at };
+  }
 
   /**
    * Returns the cached row if it is in the scope, else reads it. The row can be older than the stored one. Throws `not_found`.
@@ -356,7 +379,7 @@ function createWriteOperations(
       return toAssistant(result.assistant);
     },
     /**
-     * Stores a new, active version. Metadata is merged; config and context are replaced together if one of them is sent; other
+     * Stores a new version, which is active unless `activate` is false. Metadata is merged; config and context are replaced together if one of them is sent; other
      * undefined members stay. Throws `not_found` for assistant or graph, `forbidden` or `bad_request`.
      */
     async update(scope, id, patch) {
@@ -377,6 +400,7 @@ function createWriteOperations(
             config: isReconfigured ? (config ?? {}) : active.config,
             context: isReconfigured ? (context ?? {}) : active.context,
             metadata,
+            activate: patch.activate ?? true,
           };
         },
         environment.now(),

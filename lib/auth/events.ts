@@ -83,6 +83,8 @@ export interface AuthValues {
   "threads:create_run": {
     metadata: JsonObject;
     readonly assistant_id: string;
+    /** The requested version of the assistant; absent for the active one. */
+    readonly assistant_version?: number;
     readonly thread_id: string | null;
     readonly run_id: string | null;
     readonly status: "pending";
@@ -121,6 +123,7 @@ export interface AuthValues {
     context?: JsonObject;
     name?: string;
     description?: string;
+    activate?: boolean;
     version?: number;
   };
   "assistants:delete": {
@@ -157,6 +160,7 @@ export interface AuthValues {
     end_time?: string | null;
     enabled?: boolean | null;
     on_run_completed?: "delete" | "keep" | null;
+    assistant_version?: number | null;
     input?: Json;
     config?: { tags?: readonly string[]; recursion_limit?: number; configurable?: JsonObject } | null;
     context?: JsonObject | null;

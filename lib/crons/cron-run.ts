@@ -3,6 +3,7 @@ import type { RunCreate } from "../runs/request.ts";
 
 /** The names of the run options of a cron. */
 export const CRON_RUN_OPTIONS = [
+  "assistant_version",
   "input",
   "config",
   "context",

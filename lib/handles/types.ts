@@ -93,6 +93,8 @@ export interface CallSettings {
   readonly thread_id?: string | null;
   /** The assistant to run, in place of the default one of the agent. */
   readonly assistant_id?: string;
+  /** The version of the assistant. Default: the active one. */
+  readonly assistant_version?: number;
   readonly metadata?: JsonObject;
   readonly config?: {
     readonly tags?: readonly string[];

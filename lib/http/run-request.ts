@@ -59,6 +59,10 @@ const webhook = v.pipe(v.string("must be a string"), v.metadata({ minLength: 1, 
 /** The body of each route that creates a run. */
 export const runCreate: parse.FieldSchema<RunCreate> = v.object({
   assistant_id: parse.assistantId,
+  assistant_version: parse.withDescription(
+    v.optional(parse.integer(1, Number.MAX_SAFE_INTEGER)),
+    "The version of the assistant to run. Default: the active one. `config.assistant_version` is the same, for SDKs",
+  ),
   input: v.optional(parse.anyJson),
   command: v.optional(command),
   config: v.optional(parse.config),

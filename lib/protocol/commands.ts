@@ -355,7 +355,14 @@ function toStartRequest(params: JsonObject): RunCreate {
     ...(isCommand(input)
       ? { command: pickParams(input, ["resume", "update", "goto"]) }
       : pickParams(params, ["input"])),
-    ...pickParams(params, ["config", "context", "metadata", "interrupt_before", "interrupt_after"]),
+    ...pickParams(params, [
+      "assistant_version",
+      "config",
+      "context",
+      "metadata",
+      "interrupt_before",
+      "interrupt_after",
+    ]),
     multitask_strategy: (multitask_strategy ?? multitaskStrategy ?? "enqueue") as "enqueue",
     if_not_exists: "create",
   };
@@ -376,7 +383,7 @@ function toRespondRequest(
   return {
     assistant_id,
     command: { ...(resumeInput as RunCreate["command"]), ...pickParams(params, ["update", "goto"]) },
-    ...pickParams(params, ["config", "metadata"]),
+    ...pickParams(params, ["assistant_version", "config", "metadata"]),
     strict_resume: true,
     multitask_strategy: "reject",
   };

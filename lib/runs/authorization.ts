@@ -7,7 +7,13 @@ import type { Scope } from "../storage/mod.ts";
 import { intersectScope, requireOwnMetadata } from "../storage/visibility.ts";
 import type { AccessGrant, GuardedThread } from "../streams/stream-guard.ts";
 import type { InternalRuns, RunStream, Runs } from "./mod.ts";
-import type { AuthorizedRun, RunCreate, RunOrigin, ScopedOrigin } from "./request.ts";
+import {
+  type AuthorizedRun,
+  findAssistantVersion,
+  type RunCreate,
+  type RunOrigin,
+  type ScopedOrigin,
+} from "./request.ts";
 
 /**
  * The value that the handlers of `threads:create_run` get. They may change `metadata`, and `input`, `command`, `config` and `context` in
@@ -18,6 +24,8 @@ interface CreateRunValue {
   /** Null for a stateless run. */
   readonly thread_id: string | null;
   readonly assistant_id: string;
+  /** Absent without a requested version. Changes are ignored. */
+  readonly assistant_version?: number;
   /** The id of the new run, unless its idempotency key was used before. Null if a cron creates the run later. */
   readonly run_id: string | null;
   readonly status: "pending";
@@ -35,11 +43,14 @@ interface CreateRunValue {
  */
 function toCreateRunValue(thread_id: string | null, run_id: string | null, request: RunCreate): CreateRunValue {
   const { assistant_id, metadata, multitask_strategy, if_not_exists, after_seconds, config, ...rest } = request;
-  const { on_completion, on_disconnect: _, stream_subgraphs, stream_resumable, ...kwargs } = rest;
+  const { on_completion, on_disconnect: _, stream_subgraphs, stream_resumable, ...options } = rest;
+  const { assistant_version: __, ...kwargs } = options;
+  const version = findAssistantVersion(request);
   const strategy = multitask_strategy ?? "enqueue";
   return {
     thread_id,
     assistant_id,
+    ...(version === undefined ? {} : { assistant_version: version }),
     run_id,
     status: "pending",
     metadata: metadata ?? {},

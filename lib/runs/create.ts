@@ -22,6 +22,7 @@ import type { InternalThreads } from "../threads/mod.ts";
 import { type ResolvedRun, toCreateRun } from "./plan.ts";
 import { type NewOrRepeatedRun, requireFirstBatchByKey, requireFirstRunByKey, toRepeatedRun } from "./repeated-run.ts";
 import {
+  findAssistantVersion,
   findRequestedCheckpoint,
   normalizeResume,
   type RunCreate,
@@ -95,7 +96,8 @@ export function createRunCreator(options: CreateOptions): RunCreator {
       validateRunRequest(request, thread_id);
       const describedRun = resolver.describeRun(scope, { thread_id, request, origin });
       const assistantScope = origin.assistants ?? deploymentScope;
-      const cachedAssistant = assistants.getCached(assistantScope, request.assistant_id);
+      const version = findAssistantVersion(request);
+      const cachedAssistant = assistants.getCached(assistantScope, request.assistant_id, version);
       let assistant = cachedAssistant instanceof Promise ? await cachedAssistant : cachedAssistant;
       while (true) {
         const resolving = resolver.resolve(thread_id, assistant, describedRun);
@@ -104,7 +106,7 @@ export function createRunCreator(options: CreateOptions): RunCreator {
         if ("repeated" in resolved) return resolved;
         const created = await starter.store(resolved, watched);
         if (created) return created;
-        assistant = await assistants.resolve(assistantScope, request.assistant_id);
+        assistant = await assistants.resolve(assistantScope, request.assistant_id, version);
       }
     },
     /**
@@ -114,7 +116,9 @@ export function createRunCreator(options: CreateOptions): RunCreator {
     async prepare(scope, thread_id, request, origin) {
       validateRunRequest(request, thread_id);
       const describedRun = resolver.describeRun(scope, { thread_id, request, origin });
-      const assistant = await assistants.resolve(origin.assistants ?? deploymentScope, request.assistant_id);
+      const assistantScope = origin.assistants ?? deploymentScope;
+      const version = findAssistantVersion(request);
+      const assistant = await assistants.resolve(assistantScope, request.assistant_id, version);
       return resolver.plan(await resolver.resolve(thread_id, assistant, describedRun));
     },
     startStored: (created, plan) => void starter.start(created, plan, { busy: true }),
@@ -127,7 +131,9 @@ export function createRunCreator(options: CreateOptions): RunCreator {
       const assistantScope = origin.assistants ?? deploymentScope;
       let findAssistant = assistants.getCached;
       while (true) {
-        const resolving = resolver.resolveBatch(describedRuns, (id) => findAssistant(assistantScope, id));
+        const resolving = resolver.resolveBatch(describedRuns, (request) =>
+          findAssistant(assistantScope, request.assistant_id, findAssistantVersion(request)),
+        );
         const resolved = await resolving.catch((refusal: unknown) =>
           requireFirstBatchByKey(storage, deploymentScope, describedRuns, refusal),
         );
@@ -219,11 +225,10 @@ class RunResolver {
    */
   async resolveBatch(
     runs: readonly DescribedRun[],
-    findAssistant: (assistant_id: string) => AssistantRow | Promise<AssistantRow>,
+    findAssistant: (request: RunCreate) => AssistantRow | Promise<AssistantRow>,
   ): Promise<readonly ResolvedRun[]> {
     const resolvedRuns: ResolvedRun[] = [];
-    for (const run of runs)
-      resolvedRuns.push(await this.resolve(null, await findAssistant(run.request.assistant_id), run));
+    for (const run of runs) resolvedRuns.push(await this.resolve(null, await findAssistant(run.request), run));
     return resolvedRuns;
   }
 

@@ -47,7 +47,7 @@ export function toCreateRun(resolved: ResolvedRun): CreateRun {
     now,
   } = resolved;
   const { resume_targets } = resolved;
-  const { assistant_id, graph_id } = assistant;
+  const { assistant_id, graph_id, version } = assistant;
   const graphMetadata = { graph_id, assistant_id };
   const config = mergeConfig(request, origin, thread);
   // Credentials are stored with the run only, not with its thread.
@@ -58,6 +58,7 @@ export function toCreateRun(resolved: ResolvedRun): CreateRun {
       run_id,
       thread_id,
       assistant_id,
+      assistant_version: version,
       graph_id,
       metadata: { ...assistant.metadata, ...thread?.metadata, ...graphMetadata, ...request.metadata },
       kwargs: writeKwargs(job, stateless),
@@ -99,10 +100,10 @@ const isServerOnlyKey = (key: string): boolean => key.toLowerCase().startsWith("
 /**
  * Merges the configuration of thread, origin and request; later ones replace members of earlier ones, `configurable` member by
  * member. The request cannot set members that identify the run or that only the server may set. Omits that of the assistant,
- * which stays with its versions.
+ * which stays with its versions, and the number of the version.
  */
 function mergeConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | null): JsonObject {
-  const { configurable, ...rest } = (request.config ?? {}) as JsonObject;
+  const { configurable, assistant_version: _, ...rest } = (request.config ?? {}) as JsonObject;
   const stored = thread?.config ?? {};
   const requestEntries = isObject(configurable)
     ? Object.entries(configurable).filter(([key]) => !IDENTITY_MEMBERS.has(key) && !isServerOnlyKey(key))

@@ -10,6 +10,8 @@ import type { PushRequest } from "../webhooks/pushes.ts";
 /** The request of every call that creates a run. Null counts as absent. */
 export interface RunCreate {
   readonly assistant_id: string;
+  /** The version of the assistant whose graph, config, context and metadata the run gets. Default: the active version. */
+  readonly assistant_version?: number | null;
   readonly input?: Json;
   readonly command?: {
     readonly resume?: Json;
@@ -22,6 +24,8 @@ export interface RunCreate {
     readonly tags?: readonly string[];
     readonly recursion_limit?: number;
     readonly configurable?: JsonObject;
+    /** The same as `assistant_version` of the request, for SDKs that omit members which they do not know. */
+    readonly assistant_version?: number | null;
   } | null;
   readonly context?: JsonObject | null;
   readonly metadata?: JsonObject | null;
@@ -105,6 +109,7 @@ export interface AuthorizedRun {
 
 const REQUEST_KEYS = Object.keys({
   assistant_id: true,
+  assistant_version: true,
   input: true,
   command: true,
   config: true,
@@ -153,6 +158,7 @@ export function validateRunRequest(request: RunCreate, thread_id: string | null)
   const unknown = findUnknownKey(request, REQUEST_KEYS);
   if (unknown !== undefined) throw new ServiceError("invalid", unknown);
   if (typeof request.assistant_id !== "string") throw new ServiceError("invalid", "assistant_id: must be a string");
+  findAssistantVersion(request);
   for (const [key, choices] of Object.entries(CHOICES) as [Choice, readonly unknown[]][]) {
     const value: unknown = request[key] ?? undefined;
     const isList = key === "stream_mode" && Array.isArray(value);
@@ -176,6 +182,26 @@ export function validateRunRequest(request: RunCreate, thread_id: string | null)
   if (findRequestedCheckpoint(request)) {
     throw new ServiceError("bad_request", "checkpoint needs a thread: a stateless run has no state to start from");
   }
+}
+
+/**
+ * Returns the requested version of the assistant, undefined for the active one. Throws `invalid` for what is no number of a version,
+ * and `bad_request` if `config` has another number.
+ */
+export function findAssistantVersion({ assistant_version, config }: RunCreate): number | undefined {
+  const fields = { assistant_version, "config.assistant_version": config?.assistant_version };
+  const versions = Object.entries(fields).flatMap(([field, value]) => {
+    const version: unknown = value ?? undefined;
+    if (version === undefined) return [];
+    if (!(Number.isSafeInteger(version) && (version as number) >= 1)) {
+      throw new ServiceError("invalid", `${field}: must be an integer from 1`);
+    }
+    return [version as number];
+  });
+  if (new Set(versions).size > 1) {
+    throw new ServiceError("bad_request", "assistant_version has two values: in the request and in config");
+  }
+  return versions[0];
 }
 
 /**

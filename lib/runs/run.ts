@@ -11,6 +11,8 @@ export interface Run {
   readonly run_id: string;
   readonly thread_id: string;
   readonly assistant_id: string;
+  /** The version of the assistant that it executes; null for a run of an older release. */
+  readonly assistant_version: number | null;
   /** The time of creation, or of the start of a run with `after_seconds`. */
   readonly created_at: string;
   readonly updated_at: string;
@@ -34,6 +36,7 @@ export function toRun(row: RunRow): Run {
     run_id: row.run_id,
     thread_id: row.thread_id,
     assistant_id: row.assistant_id,
+    assistant_version: row.assistant_version ?? null,
     created_at: new Date(row.created_at).toISOString(),
     updated_at: new Date(row.updated_at).toISOString(),
     status: row.status,

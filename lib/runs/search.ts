@@ -31,6 +31,8 @@ export interface RunSummary {
   readonly run_id: Uuid;
   readonly thread_id: Uuid;
   readonly assistant_id: Uuid;
+  /** The version of the assistant that it executes; null for a run of an older release. */
+  readonly assistant_version: number | null;
   readonly graph_id: string;
   readonly status: RunStatus;
   /** The events or interrupts that a suspended run waits for; absent while it executes. */
@@ -263,6 +265,7 @@ function toRunSummary({ run, lease_until, cancel_requested, usage }: ListedRun, 
     run_id: run.run_id,
     thread_id: run.thread_id,
     assistant_id: run.assistant_id,
+    assistant_version: run.assistant_version ?? null,
     graph_id: run.graph_id,
     status: run.status,
     ...(run.status === "pending" && run.waiting_for ? { waiting_for: run.waiting_for as unknown as WaitingFor[] } : {}),
@@ -288,7 +291,7 @@ function toRunSummary({ run, lease_until, cancel_requested, usage }: ListedRun, 
 }
 
 /**
- * Returns the request that creates a run like this one, without credentials, members that the server added, and context that
+ * Returns the request that creates a run like this one, of the same version of the assistant, without credentials, members that the server added, and context that
  * `configurable` repeats. A stateless run keeps no start checkpoint.
  */
 function toRerunRequest(run: RunRow): RunCreate {
@@ -305,6 +308,7 @@ function toRerunRequest(run: RunRow): RunCreate {
   const { input, command, from } = stored;
   return {
     assistant_id: run.assistant_id,
+    ...(run.assistant_version === undefined ? {} : { assistant_version: run.assistant_version }),
     ...(input === undefined ? {} : { input }),
     ...(command ? { command: command as NonNullable<RunCreate["command"]> } : {}),
     ...(stored.strict_resume ? { strict_resume: true } : {}),

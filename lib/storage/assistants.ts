@@ -27,6 +27,11 @@ export interface AssistantQuery {
 /** The columns that a search for assistants can sort by. */
 export type AssistantSort = "assistant_id" | "created_at" | "updated_at" | "name" | "graph_id";
 
+/** The content of the next version. `activate` false: the version is stored, and the active one stays. Default: true. */
+export interface AssistantChange extends AssistantContent {
+  readonly activate?: boolean;
+}
+
 /** The storage operations of assistants. */
 export interface AssistantStorage {
   /**
@@ -40,20 +45,23 @@ export interface AssistantStorage {
   ): Promise<{ readonly kind: "created" | "exists"; readonly assistant: AssistantRow }>;
   /** Reads an assistant with its active version. Returns null if it does not exist or is not visible. */
   getAssistant(scope: Scope, assistant_id: string): Promise<AssistantRow | null>;
+  /** Reads a version of an assistant. Returns null if it does not exist, or if the scope excludes its metadata. */
+  getAssistantVersion(scope: Scope, assistant_id: string, version: number): Promise<AssistantVersionRow | null>;
   /** Reads one page of the visible assistants that match, and the number of all matches (with `COUNT_ONLY` only the number). */
   searchAssistants(
     scope: Scope,
     query: AssistantQuery & Page & SortOptions<AssistantSort>,
   ): Promise<SearchPage<AssistantRow>>;
   /**
-   * Adds a version (highest + 1) with the content that `next` returns, and activates it. Writes only if the revision is the one
-   * that `next` got; after a concurrent change it reads the row and calls `next` again. Returns null if the assistant does not
-   * exist or is not visible. Not idempotent: each call adds a version.
+   * Adds a version (highest + 1) with the content that `next` returns, and activates it unless `next` says otherwise. Writes only if
+   * the revision is the one that `next` got; after a concurrent change it reads the row and calls `next` again. Returns the assistant
+   * with the content, number and time of the new version, and null if the assistant does not exist or is not visible. Not
+   * idempotent: each call adds a version.
    */
   updateAssistant(
     scope: Scope,
     assistant_id: string,
-    next: (active: AssistantRow) => AssistantContent,
+    next: (active: AssistantRow) => AssistantChange,
     now: number,
   ): Promise<AssistantRow | null>;
   /**

@@ -62,7 +62,10 @@ export interface DeliveryRow {
 
 /** The run as it ended. */
 export interface DeliveredRun
-  extends Pick<RunRow, "run_id" | "thread_id" | "assistant_id" | "metadata" | "kwargs" | "multitask_strategy">,
+  extends Pick<
+      RunRow,
+      "run_id" | "thread_id" | "assistant_id" | "assistant_version" | "metadata" | "kwargs" | "multitask_strategy"
+    >,
     Pick<RunRow, "attempt" | "stateless" | "created_at" | "started_at" | "error"> {
   readonly status: TerminalStatus;
   readonly ended_at: number;

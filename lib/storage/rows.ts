@@ -132,6 +132,8 @@ export interface RunRow {
   readonly run_id: string;
   readonly thread_id: string;
   readonly assistant_id: string;
+  /** The version of the assistant that it executes. Absent in rows of older releases. */
+  readonly assistant_version?: number;
   readonly graph_id: string;
   /** Order within the thread: a later run has a higher one. */
   readonly seq: number;

@@ -30,6 +30,8 @@ export interface NewRun {
   readonly run_id: string;
   readonly thread_id: string;
   readonly assistant_id: string;
+  /** The version of the assistant whose graph, config and context the run has. */
+  readonly assistant_version?: number;
   readonly graph_id: string;
   readonly metadata: JsonObject;
   readonly kwargs: JsonObject;

@@ -262,6 +262,7 @@ export function buildPayload(row: DeliveryRow): string {
     run_id: run.run_id,
     thread_id: run.thread_id,
     assistant_id: run.assistant_id,
+    ...(run.assistant_version === undefined ? {} : { assistant_version: run.assistant_version }),
     status: run.status,
     created_at: formatIsoTime(run.created_at),
     // A run does not change after its end.

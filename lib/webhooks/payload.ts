@@ -25,6 +25,8 @@ export interface WebhookPayload<Types extends Wire = Untyped> {
   readonly run_id: string;
   readonly thread_id: string;
   readonly assistant_id: string;
+  /** The version of the assistant. Absent for a run of an older release. */
+  readonly assistant_version?: number;
   readonly status: WebhookStatus;
   readonly metadata: JsonObject;
   /** The request of the run, without API keys and without the webhook. */

@@ -27,6 +27,12 @@ export const FIELD_TEXTS: Readonly<Record<string, FieldText>> = {
     meaning: "The assistant: its UUID, or a graph id for the default assistant of an agent. Required",
     example: "echo",
   },
+  assistant_version: {
+    meaning:
+      "The [version](../guides/agents.md#versions) of the assistant whose graph, config, context and metadata the run gets. SDKs send it as `config.assistant_version`",
+    default: "the active one",
+    example: 1,
+  },
   input: {
     meaning:
       "What the agent gets: an update of its state such as `{messages: […]}`, or the argument that the schema `input` of a [typed agent](../guides/typed-agents.md) describes. Ignored beside `command.resume`, `update` and `goto`",

@@ -64,6 +64,10 @@ export const schemas: JsonObject = {
       run_id: uuid,
       thread_id: uuid,
       assistant_id: uuid,
+      assistant_version: {
+        ...nullable(count),
+        description: "The version of the assistant that it executes; null for a run of an older release",
+      },
       created_at: time,
       updated_at: time,
       status: { type: "string", enum: ["pending", "running", "success", "error", "timeout", "interrupted"] },

@@ -123,6 +123,28 @@ export function agentCallsSuite(
         const { tags, recursion_limit } = run.kwargs["config"] as { tags: string[]; recursion_limit: number };
         assert.deepEqual([tags, recursion_limit], [["x"], 7]);
       });
+      it("executes the version of the assistant that it names, with each call", async () => {
+        const { assistants, runs } = harness.service;
+        const { assistant_id } = await assistants.create({ graph_id: "context", context: { tone: "a" } });
+        await assistants.update(assistant_id, { context: { tone: "b" } });
+        const agent = harness.agent("context");
+        const thread_id = await createThread();
+        const options = { thread_id, assistant_id, assistant_version: 1, config: { tags: ["x"] } };
+        const expected = { context: { tone: "a" } };
+        assert.deepEqual(await agent.run({}, options), expected);
+        const started = await agent.start({}, options);
+        assert.deepEqual((await started.outcome()).values, expected);
+        const frames = await collect(agent.stream({}, options));
+        assert.deepEqual(frames.at(-1)?.data, expected);
+        assert.deepEqual(await agent.run({}, { assistant_id, assistant_version: 1, thread_id: null }), expected);
+        assert.deepEqual(await agent.run({}, { thread_id, assistant_id }), { context: { tone: "b" } });
+        const list = await runs.list(thread_id);
+        assert.deepEqual(
+          list.map(({ assistant_version }) => assistant_version),
+          [2, 1, 1, 1],
+        );
+        assert.deepEqual((list[1]?.kwargs["config"] as { readonly tags: string[] }).tags, ["x"]);
+      });
       it("throws RunFailed with the error and the values that the run has stored", async () => {
         const { run_id, thread_id, ...outcome } = await catchFailed(harness.agent("fails").run({}));
         assert.deepEqual(outcome, {

@@ -35,6 +35,7 @@ const toColumns = (deployment: string, { run, idempotency }: CreateRun) => ({
   deployment,
   thread_id: run.thread_id,
   assistant_id: run.assistant_id,
+  assistant_version: run.assistant_version ?? null,
   graph_id: run.graph_id,
   metadata: JSON.stringify(run.metadata),
   kwargs: JSON.stringify(run.kwargs),

@@ -54,14 +54,15 @@ export function toRun(stored: StoredRun): RunRow {
 }
 
 /**
- * Converts a row, without `kwargs`, result and user. `cron_id`, `cancel_reason`, `call_id` and `waiting_for` are absent if they
- * are null.
+ * Converts a row, without `kwargs`, result and user. `assistant_version`, `cron_id`, `cancel_reason`, `call_id` and
+ * `waiting_for` are absent if they are null.
  */
 export function toRunHead(stored: StoredHead): RunHeader {
   return {
     run_id: stored.run_id,
     thread_id: stored.thread_id,
     assistant_id: stored.assistant_id,
+    ...(stored.assistant_version === null ? {} : { assistant_version: stored.assistant_version }),
     graph_id: stored.graph_id,
     seq: stored.seq,
     created_at: stored.created_at,

@@ -170,6 +170,8 @@ export const agentTables = {
       resume_targets: "text",
       /** JSON: the call that created it, for its trace. */
       trace_origin: "text",
+      /** The version of the assistant that it executes. Null in rows of older releases. */
+      assistant_version: "bigint",
     },
     constraints: [
       "check ((ended_at is null) = (status in ('pending', 'running')))",

@@ -40,6 +40,8 @@ export const deliveryTables = {
       push: "text",
       /** The open interrupts, for a push notification. */
       interrupts: "text",
+      /** The version of the assistant. Null in rows of older releases. */
+      assistant_version: "bigint",
     },
     constraints: [
       "check ((claim_token is null) = (claimed_until is null))",

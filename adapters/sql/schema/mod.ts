@@ -42,5 +42,12 @@ export const schema: Schema = {
         ...Object.entries(traceTables).flatMap(([name, table]) => createTable(name, table, dialect)),
       ],
     },
+    {
+      tables: [],
+      statements: () => [
+        "alter table runs add column assistant_version bigint",
+        "alter table webhook_deliveries add column assistant_version bigint",
+      ],
+    },
   ],
 };

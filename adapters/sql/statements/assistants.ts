@@ -66,17 +66,29 @@ export const selectAssistant = scopedQuery(keyTypes, (p, filter) =>
     .where(isPermitted(metadata, filter)),
 );
 
-/** Inserts the next version of an assistant whose revision is as expected. */
+/** Inserts the next version of an assistant whose revision is as expected. Returns its number. */
 export const insertNextVersion = query(
   changeTypes,
   (p) =>
-    sql<never>`insert into assistant_versions (${versionColumns}, created_at)
+    sql<{ version: number }>`insert into assistant_versions (${versionColumns}, created_at)
     select a.deployment, a.assistant_id,
       (select max(v.version) + 1 from assistant_versions v
         where v.deployment = a.deployment and v.assistant_id = a.assistant_id),
       ${p.graph_id}, ${p.name}, ${p.description}, ${p.config}, ${p.context}, ${p.metadata}, ${p.now}
     from assistants a
-    where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id} and a.revision = ${p.expected_revision}`,
+    where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id} and a.revision = ${p.expected_revision}
+    returning version`,
+);
+
+/** Gives an assistant the next revision if its revision is as expected. Changes nothing else of it. Returns the assistant. */
+export const advanceRevision = query({ ...keyTypes, expected_revision: bigint }, (p) =>
+  db
+    .updateTable("assistants")
+    .set({ revision: sql`revision + 1` })
+    .where("deployment", "=", p.deployment)
+    .where("assistant_id", "=", p.assistant_id)
+    .where("revision", "=", p.expected_revision)
+    .returningAll(),
 );
 
 /**

@@ -57,6 +57,7 @@ const toDelivery = (
   run_id: sql`r.run_id`,
   push: specific.push,
   interrupts: specific.interrupts,
+  assistant_version: sql`r.assistant_version`,
 });
 
 /** Returns column → value of a notification of the configuration `c` about the run `r`. Its id is the start of the configuration's id and `id_end`. */

@@ -224,6 +224,7 @@ const insertTypes = {
     "has_idempotency_key",
   ]),
   ...columns(agentTables.runs, ["user_id", "api_key", "auth_user", "cron_id", "resume_targets", "created_at"]),
+  ...columns(agentTables.runs, ["assistant_version"]),
   ...RUN_COLUMNS.types,
 };
 
@@ -270,6 +271,7 @@ export const insertRun = query({ ...insertTypes, token: orNull(text), log_entry:
       cron_id: p.cron_id,
       resume_targets: p.resume_targets,
       claim_log: ifStarted(p.log_entry),
+      assistant_version: p.assistant_version,
     },
     sql`from (select *, case when slot_token = ${p.token} then 1 else 0 end as started from threads
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken`,

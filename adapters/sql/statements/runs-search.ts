@@ -23,7 +23,7 @@ export const HEADER_COLUMNS = [
     "ended_at",
   ] as const),
   ...(["error", "has_frames", "end_frame", "user_id", "api_key", "webhook", "webhook_host", "webhook_depth"] as const),
-  ...(["cron_id", "cancel_reason", "call_id", "waiting_for", "trace_origin"] as const),
+  ...(["cron_id", "cancel_reason", "call_id", "waiting_for", "trace_origin", "assistant_version"] as const),
 ] as const satisfies readonly (keyof CoreTables["runs"])[];
 
 /** The columns of a list of runs. */

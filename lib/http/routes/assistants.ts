@@ -44,6 +44,10 @@ export const assistantPatch: parse.FieldSchema<AssistantPatch> = v.object({
   metadata: parse.withDescription(v.optional(parse.anyObject), "Merged shallowly"),
   name: v.optional(parse.text),
   description: v.optional(parse.text),
+  activate: parse.withDescription(
+    v.optional(parse.flag),
+    "`false`: stores the version and keeps the active one; the response has the new version",
+  ),
 });
 
 const assistantFilter = {
@@ -156,7 +160,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     handle: async (context) => jsonResponse(await context.resources.assistants.get(readAssistantId(context))),
   }),
   defineRoute("patch", "/assistants/:assistant_id", {
-    summary: "Create a new version of an assistant and activate it",
+    summary: "Create a new version of an assistant and activate it, unless `activate` is false",
     events: ["assistants:update"],
     body: assistantPatch,
     response: "Assistant",

@@ -30,6 +30,7 @@ const RUN_FIELDS = [
   "run_id",
   "thread_id",
   "assistant_id",
+  "assistant_version",
   "created_at",
   "updated_at",
   "status",

@@ -51,6 +51,7 @@ const MEMBERS: { readonly [Event in AuthEvent]: Readonly<Record<keyof AuthValues
   "threads:create_run": {
     ...{ metadata: true, assistant_id: true, thread_id: true, run_id: true, status: true, multitask_strategy: true },
     ...{ prevent_insert_if_inflight: true, if_not_exists: true, after_seconds: true, kwargs: true },
+    ...{ assistant_version: true },
   },
   "assistants:create": {
     ...{ metadata: true, graph_id: true, assistant_id: true, config: true, context: true, name: true },
@@ -59,7 +60,7 @@ const MEMBERS: { readonly [Event in AuthEvent]: Readonly<Record<keyof AuthValues
   "assistants:read": { metadata: true, assistant_id: true },
   "assistants:update": {
     ...{ metadata: true, assistant_id: true, graph_id: true, config: true, context: true, name: true },
-    ...{ description: true, version: true },
+    ...{ description: true, version: true, activate: true },
   },
   "assistants:delete": { metadata: true, assistant_id: true },
   "assistants:search": {
@@ -70,7 +71,7 @@ const MEMBERS: { readonly [Event in AuthEvent]: Readonly<Record<keyof AuthValues
     ...{ end_time: true, enabled: true, on_run_completed: true, input: true, config: true, context: true },
     ...{ webhook: true, interrupt_before: true, interrupt_after: true, multitask_strategy: true, durability: true },
     ...{ checkpoint_during: true, stream_mode: true, stream_subgraphs: true, stream_resumable: true },
-    ...{ feedback_keys: true },
+    ...{ feedback_keys: true, assistant_version: true },
   },
   "crons:read": { metadata: true, cron_id: true },
   "crons:update": {
@@ -78,6 +79,7 @@ const MEMBERS: { readonly [Event in AuthEvent]: Readonly<Record<keyof AuthValues
     ...{ on_run_completed: true, input: true, config: true, context: true, webhook: true, interrupt_before: true },
     ...{ interrupt_after: true, multitask_strategy: true, durability: true, checkpoint_during: true },
     ...{ stream_mode: true, stream_subgraphs: true, stream_resumable: true, feedback_keys: true },
+    ...{ assistant_version: true },
   },
   "crons:delete": { metadata: true, cron_id: true },
   "crons:search": {

@@ -85,6 +85,52 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(next?.name, "One");
     });
 
+    test("reads a version, in its deployment and if the scope permits its metadata", async (storage) => {
+      const first = await createAssistant(storage, { name: "One", metadata: { m: 1 } });
+      await storage.updateAssistant(here, "a", (row) => ({ ...row, name: "Two", metadata: { m: 2 } }), 2000);
+      const { updated_at: _, revision: _r, ...version } = first;
+      assert.deepEqual(await storage.getAssistantVersion(here, "a", 1), version);
+      assert.deepEqual(
+        [
+          (await storage.getAssistantVersion(here, "a", 2))?.name,
+          await storage.getAssistantVersion(here, "a", 3),
+          await storage.getAssistantVersion(here, "b", 1),
+          await storage.getAssistantVersion({ deployment: "elsewhere" }, "a", 1),
+        ],
+        ["Two", null, null, null],
+      );
+      const scope = { ...here, filter: [{ key: "m", equals: 1 }] };
+      assert.deepEqual(await storage.getAssistantVersion(scope, "a", 1), version);
+      assert.equal(await storage.getAssistantVersion(scope, "a", 2), null);
+    });
+
+    test("stores a version without activating it", async (storage) => {
+      const before = await createAssistant(storage, { name: "One", metadata: { m: 1 } });
+      const draft = (name: string) =>
+        storage.updateAssistant(here, "a", (row) => ({ ...row, name, metadata: { m: 2 }, activate: false }), 2000);
+      const stored = await draft("Two");
+      const active = (await storage.getAssistant(here, "a")) as AssistantRow;
+      assert.deepEqual({ ...active, revision: 0 }, { ...before, revision: 0 });
+      assert.notEqual(active.revision, before.revision, "a run that was planned with the old row reads it again");
+      const changes = { version: 2, name: "Two", metadata: { m: 2 }, updated_at: 2000 };
+      assert.deepEqual(stored, { ...active, ...changes });
+      assert.equal((await storage.getAssistantVersion(here, "a", 2))?.created_at, 2000);
+      assert.equal(await countAssistants(storage, here, { metadata: { m: 1 } }), 1);
+      assert.equal(await countAssistants(storage, here, { metadata: { m: 2 } }), 0);
+      const drafts = await Promise.all(Array.from({ length: 8 }, (_, n) => draft(`Draft ${n}`)));
+      assert.deepEqual(
+        drafts.map((row) => row?.version ?? 0).sort((a, b) => a - b),
+        [3, 4, 5, 6, 7, 8, 9, 10],
+      );
+      for (const row of drafts)
+        assert.equal((await storage.getAssistantVersion(here, "a", row?.version as number))?.name, row?.name);
+      const next = await storage.updateAssistant(here, "a", (row) => row, 3000);
+      assert.deepEqual([next?.version, next?.name], [11, "One"]);
+      assert.equal((await storage.setLatest(here, "a", 2, 4000)).kind, "updated");
+      assert.equal(await countAssistants(storage, here, { metadata: { m: 2 } }), 1);
+      assert.equal(await storage.updateAssistant(here, "b", (row) => ({ ...row, activate: false }), 2000), null);
+    });
+
     test("lists versions by metadata and page", async (storage) => {
       await createAssistant(storage, { metadata: { even: false } });
       for (let n = 2; n <= 6; n++) {

@@ -23,7 +23,8 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
     test("adds a pending run and makes the thread busy", async (storage) => {
       const assistant = await createAssistant(storage);
       await createThread(storage, "t");
-      const run = newRun("t", "r1", { metadata: { m: 1 }, kwargs: { input: { text: "x\0y" } } });
+      const options = { metadata: { m: 1 }, kwargs: { input: { text: "x\0y" } }, assistant_version: 3 };
+      const run = newRun("t", "r1", options);
       const outcome = await storage.createRun(here, { ...(await request(storage, assistant, "t", "r1")), run });
       assert.equal(outcome.kind, "created");
       const row = { ...run, seq: 1, updated_at: 1100, status: "pending", attempt: 0, claims: 0, claim_number: 0 };
@@ -42,6 +43,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await createAssistant(storage);
       await createThread(storage, "t", { m: 1 });
       const first = await createClaimedRun(storage, assistant, "t", "r1");
+      assert.equal(first.run.assistant_version, undefined);
       assert.deepEqual(first.lease, { run_id: "r1", thread_id: "t", token: "token-r1" });
       assert.equal(first.run.status, "running");
       assert.equal(first.run.attempt, 1);

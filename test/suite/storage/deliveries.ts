@@ -57,7 +57,8 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     test("has the run as it ended, and outlives it", async (storage) => {
       const assistant = await createAssistant(storage);
       await createThread(storage, "t");
-      const run = { webhook: { ...hook(), depth: 3 }, metadata: { m: 1 }, kwargs: { input: { a: [1, "é"] } } };
+      const request = { metadata: { m: 1 }, kwargs: { input: { a: [1, "é"] } }, assistant_version: 4 };
+      const run = { webhook: { ...hook(), depth: 3 }, ...request };
       const creation = await requireCreated(storage, assistant, "t", "r1", {
         run,
         claim: { token: "w", lease_until: 5000 },
@@ -85,6 +86,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
           run_id: "r1",
           thread_id: "t",
           assistant_id: "a",
+          assistant_version: 4,
           status: "error",
           metadata: { m: 1 },
           kwargs: { input: { a: [1, "é"] } },

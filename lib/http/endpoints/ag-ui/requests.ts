@@ -43,6 +43,8 @@ export interface AguiRequest {
   readonly tools: readonly JsonObject[];
   readonly context: readonly Json[];
   readonly configurable: JsonObject | undefined;
+  /** Null without one; not validated. */
+  readonly assistant_version: Json;
   readonly props: JsonObject;
 }
 
@@ -135,9 +137,10 @@ function readConfigurable(config: Json): JsonObject | undefined {
 
 const forwardedProps = v.pipe(
   anyObject,
-  v.transform(({ config = null, command = null, ...props }) => ({
+  v.transform(({ config = null, command = null, assistant_version = null, ...props }) => ({
     resume_all: isObject(command) ? command.resume : undefined,
     configurable: readConfigurable(config),
+    assistant_version,
     props,
   })),
 );
@@ -149,7 +152,7 @@ const body = v.object({
   ),
   forwardedProps: withDescription(
     v.nullish(forwardedProps),
-    "`config.configurable` goes to the run, `command.resume` answers all open interrupts",
+    "`config.configurable` and `assistant_version` go to the run, `command.resume` answers all open interrupts",
   ),
   threadId: withDescription(name, "A UUID, or any text"),
   runId: withDescription(name, "A repeated request with the same id gets the same run"),
@@ -179,7 +182,7 @@ export const runAgentInput: FieldSchema<AguiRequest> = v.pipe(
       ),
       last: messages.at(-1)?.role === "user" ? (users.at(-1) ?? null) : null,
       ...{ resume, state, tools: (tools ?? []).filter(isObject), context: context ?? [] },
-      ...(forwardedMembers ?? { resume_all: undefined, configurable: undefined, props: {} }),
+      ...(forwardedMembers ?? { resume_all: undefined, configurable: undefined, assistant_version: null, props: {} }),
     };
   }),
 );

@@ -143,6 +143,7 @@ function createRunRequest(
     ...(input !== null && isObject(turn.input) ? { input: { ...input, ...turn.input } } : {}),
     ...(context ? { context } : {}),
     ...(aguiRequest.configurable ? { config: { configurable: aguiRequest.configurable } } : {}),
+    ...(aguiRequest.assistant_version === null ? {} : { assistant_version: aguiRequest.assistant_version as number }),
     metadata: {
       ...createRequestMetadata("ag-ui"),
       ag_ui: {

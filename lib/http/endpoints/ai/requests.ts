@@ -45,6 +45,7 @@ export interface ChatRequest {
   readonly ai_sdk: AiVersion;
   readonly action: ChatAction;
   /** Members of the run, not validated. */
+  readonly assistant_version: Json | undefined;
   readonly context: Json | undefined;
   readonly configurable: Json | undefined;
   readonly metadata: Json | undefined;
@@ -89,6 +90,7 @@ export const chatBody: FieldSchema<ChatBody> = v.object({
   messageId: lenient(string),
   resume: withDescription(v.optional(anyJson), "Answers by interrupt id"),
   ai_sdk: version,
+  assistant_version: withDescription(v.optional(anyJson), "The version of the assistant. Default: the active one"),
   context: withDescription(v.optional(anyJson), "The context of the run"),
   config: withDescription(lenient(v.object({ configurable: v.optional(anyJson) })), "`configurable` goes to the run"),
   metadata: withDescription(v.optional(anyJson), "The metadata of the run"),
@@ -140,8 +142,9 @@ const badRequestError = ({ loc, msg }: InputIssue): ServiceError =>
 /** Parses the body. Throws `bad_request` for another body, and `invalid` for its last message. */
 export function parseChatRequest(body: unknown): ChatRequest {
   const chat = parseInput(chatBody, body, badRequestError);
-  const { id, ai_sdk, context, metadata, config } = chat;
-  return { id, ai_sdk, context, metadata, configurable: config?.configurable, action: readAction(chat) };
+  const { id, ai_sdk, assistant_version, context, metadata, config } = chat;
+  const { configurable } = config ?? {};
+  return { id, ai_sdk, assistant_version, context, metadata, configurable, action: readAction(chat) };
 }
 
 /**
@@ -221,9 +224,10 @@ function readUserMessage(messages: readonly ListedMessage[]): UserMessage {
 /** Returns the members of the body that belong to the run, validated, without the assistant. Throws `invalid`. */
 export function readRunMembers(
   assistant_id: string,
-  { context, configurable, metadata }: ChatRequest,
+  { assistant_version, context, configurable, metadata }: ChatRequest,
 ): Partial<RunCreate> {
   const config: JsonObject = configurable === undefined ? {} : { config: { configurable } };
-  const { assistant_id: _, ...members } = validateFields({ assistant_id, context, metadata, ...config }, runCreate);
+  const request = { assistant_id, assistant_version, context, metadata, ...config };
+  const { assistant_id: _, ...members } = validateFields(request, runCreate);
   return members;
 }
