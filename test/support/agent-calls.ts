@@ -143,7 +143,8 @@ export function agentCallsSuite(
           list.map(({ assistant_version }) => assistant_version),
           [2, 1, 1, 1],
         );
-        assert.deepEqual((list[1]?.kwargs["config"] as { readonly tags: string[] }).tags, ["x"]);
+        const { tags } = (list[1]?.kwargs["config"] ?? {}) as { readonly tags?: readonly string[] };
+        assert.deepEqual(tags, ["x"]);
       });
       it("throws RunFailed with the error and the values that the run has stored", async () => {
         const { run_id, thread_id, ...outcome } = await catchFailed(harness.agent("fails").run({}));

@@ -32,7 +32,7 @@ export const assistantTexts: OperationTexts = {
   },
   "patch /assistants/:assistant_id": {
     description:
-      "Creates a version with the members of the body and activates it. Absent members are those of the version before. `metadata` is merged.",
+      "Creates a version with the members of the body and activates it. Absent members are those of the active version. `metadata` is merged. With `activate: false` the active version stays, and the response has the new one.",
     path: PATH,
     body: { context: { tone: "short" } },
     call: langgraph(`await client.assistants.update("${ASSISTANT}", { context: { tone: "short" } });`),

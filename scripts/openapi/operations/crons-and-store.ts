@@ -16,7 +16,7 @@ export const cronTexts: OperationTexts = {
     call: langgraph(
       `await client.crons.create("agent", {\n  schedule: "0 9 * * 1-5",\n  timezone: "Europe/Berlin",\n  input: ${INPUT_TEXT},\n});`,
     ),
-    codes: { 404: ["assistant_not_found"], 422: CREATION_CODES },
+    codes: { 404: ["assistant_not_found", "not_found"], 422: CREATION_CODES },
   },
   "post /threads/:thread_id/runs/crons": {
     description:
@@ -25,7 +25,7 @@ export const cronTexts: OperationTexts = {
     call: langgraph(
       `await client.crons.createForThread("${THREAD}", "agent", {\n  schedule: "0 9 * * 1-5",\n  timezone: "Europe/Berlin",\n  input: ${INPUT_TEXT},\n});`,
     ),
-    codes: { 404: ["assistant_not_found", "thread_not_found"], 422: CREATION_CODES },
+    codes: { 404: ["assistant_not_found", "thread_not_found", "not_found"], 422: CREATION_CODES },
   },
   "post /runs/crons/search": {
     description: "Returns the crons that match all filters, a page at a time, with the time of their next run.",

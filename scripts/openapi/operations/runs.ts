@@ -12,7 +12,7 @@ const CREATION_CODES: Readonly<Record<number, readonly ErrorReason[]>> = {
 };
 const THREAD_RUN_CODES: Readonly<Record<number, readonly ErrorReason[]>> = {
   ...CREATION_CODES,
-  404: ["thread_not_found", "assistant_not_found", "checkpoint_not_found"],
+  404: ["thread_not_found", "assistant_not_found", "checkpoint_not_found", "not_found"],
   409: [
     "thread_busy",
     "limit_reached",
@@ -24,7 +24,7 @@ const THREAD_RUN_CODES: Readonly<Record<number, readonly ErrorReason[]>> = {
 };
 const STATELESS_RUN_CODES: Readonly<Record<number, readonly ErrorReason[]>> = {
   ...CREATION_CODES,
-  404: ["assistant_not_found"],
+  404: ["assistant_not_found", "not_found"],
   409: ["limit_reached", "idempotent_run_gone"],
 };
 const EVENT_CODES: Readonly<Record<number, readonly ErrorReason[]>> = { 422: ["event_misfit"], 410: ["call_ended"] };
@@ -134,9 +134,11 @@ export const runTexts: OperationTexts = {
   },
   "post /runs": {
     description:
-      "Starts a run without a thread in the background. Its state and the run are deleted a minute after its end, unless `on_completion` is `keep`.",
-    body: { assistant_id: "agent", input: INPUT },
-    call: langgraph(`await client.runs.create(null, "agent", { input: ${INPUT_TEXT} });`),
+      "Starts a run without a thread in the background. Its state and the run are deleted a minute after its end, unless `on_completion` is `keep`. `config.assistant_version` is the same as `assistant_version`.",
+    body: { assistant_id: "agent", input: INPUT, config: { assistant_version: 1 } },
+    call: langgraph(
+      `await client.runs.create(null, "agent", { input: ${INPUT_TEXT}, config: { assistant_version: 1 } });`,
+    ),
     codes: STATELESS_RUN_CODES,
   },
   "post /runs/stream": {

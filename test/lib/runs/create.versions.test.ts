@@ -172,7 +172,7 @@ describe("an update with activate: false", () => {
     );
     const tell = async (field: object): Promise<unknown> => {
       const { result } = await runs.wait(null, { assistant_id, ...field, input: {} });
-      return ((await result) as { readonly told: readonly unknown[] }).told[0];
+      return ((await result) as { readonly told: readonly Json[] } & JsonObject).told[0];
     };
     assert.deepEqual([await tell({}), await tell({ assistant_version: 2 })], ["a", "b"]);
     const next = await assistants.update(assistant_id, { name: "Three" });

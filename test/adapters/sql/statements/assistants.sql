@@ -6,6 +6,11 @@ update "assistants" set "graph_id" = ?, "name" = ?, "description" = ?, "config" 
 --   CORRELATED SCALAR SUBQUERY
 --     SEARCH v USING COVERING INDEX sqlite_autoindex_assistant_versions_1 (deployment=? AND assistant_id=?)
 
+-- advanceRevision
+-- (deployment text, assistant_id text, expected_revision bigint)
+update "assistants" set "revision" = revision + 1 where "deployment" = ? and "assistant_id" = ? and "revision" = ? returning *
+--   SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+
 -- deleteAssistant
 -- (deployment text, assistant_id text)
 delete from "assistants" where "deployment" = ? and "assistant_id" = ? and true returning "assistant_id"
@@ -61,6 +66,7 @@ insert into assistant_versions (deployment, assistant_id, version, graph_id, nam
       ?, ?, ?, ?, ?, ?, ?
     from assistants a
     where a.deployment = ? and a.assistant_id = ? and a.revision = ?
+    returning version
 --   SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   CORRELATED SCALAR SUBQUERY
 --     SEARCH v USING COVERING INDEX sqlite_autoindex_assistant_versions_1 (deployment=? AND assistant_id=?)
