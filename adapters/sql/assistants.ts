@@ -81,9 +81,9 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
     /**
      * Stores the result of `next` as a new version, which is active unless `next` says otherwise. Calls `next` again if the row
      * changed meanwhile. Returns null if there is none.
-     * @statements selectAssistant · insertNextVersion · activateVersion · replaceIndexEntries · insertDraft
+     * @statements selectAssistant · insertNextVersion · activateVersion · replaceIndexEntries · advanceRevision
      * @guards read · insert version max + 1 where `revision` is as expected · update the row where `revision` is as expected, version =
-     *   max · labels; for a version that is not activated as `insertDraft`. Retries.
+     *   max; or only `revision` + 1, without the labels · labels. Retries.
      */
     async updateAssistant(scope, assistant_id, next, now) {
       const { deployment } = scope;
@@ -176,10 +176,8 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
 }
 
 /**
- * Stores a version that is not activated. Returns the assistant as it would be with that version; null if its revision is not as
- * expected.
- * @statements insertNextVersion · advanceRevision
- * @guards insert version max + 1 where `revision` is as expected · `revision` + 1 where it is as expected.
+ * Stores a version that is not activated: inserts version max + 1, then advances `revision`, each where that is as expected. Returns
+ * the assistant as it would be with that version; null if its revision is not as expected.
  */
 async function insertDraft(
   driver: Database,

@@ -266,16 +266,11 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     return Promise.resolve(active).then((row) => withVersion(scope, id, row, version));
   }
 
-  /**
-   * Returns the row with the content of a version and with its number. It keeps the revision of the active row, which a write
-   * compares: versions never change. Throws `not_found` for an unknown version, and for one that the filter excludes.
-   */
+  /** Returns the row with the content of a version. Throws `not_found`. */
   async function withVersion(scope: Scope, id: string, active: AssistantRow, version: number): Promise<AssistantRow> {
     if (version === active.version) return active;
-    const { assistant_id, created_at } = active;
-    const stored = await storage.getAssistantVersion(await scopeToRun(scope, assistant_id), assistant_id, version);
-    if (!stored) throw new ServiceError("not_found", `Assistant ${id} has no version ${version}`);
-    return { ...active, ...stored, created_at };
+    const runScope = await scopeToRun(scope, active.assistant_id);
+    return await (await import("./version.ts")).readVersion(storage, runScope, { id, active, version });
   }
 
   /**

@@ -43,14 +43,20 @@ interface CreateRunValue {
  */
 function toCreateRunValue(thread_id: string | null, run_id: string | null, request: RunCreate): CreateRunValue {
   const { assistant_id, metadata, multitask_strategy, if_not_exists, after_seconds, config, ...rest } = request;
-  const { on_completion, on_disconnect: _, stream_subgraphs, stream_resumable, ...options } = rest;
-  const { assistant_version: __, ...kwargs } = options;
+  const {
+    on_completion,
+    on_disconnect: _,
+    stream_subgraphs,
+    stream_resumable,
+    assistant_version: __,
+    ...kwargs
+  } = rest;
   const version = findAssistantVersion(request);
   const strategy = multitask_strategy ?? "enqueue";
   return {
     thread_id,
     assistant_id,
-    ...(version === undefined ? {} : { assistant_version: version }),
+    ...(version ? { assistant_version: version } : {}),
     run_id,
     status: "pending",
     metadata: metadata ?? {},

@@ -186,22 +186,15 @@ export function validateRunRequest(request: RunCreate, thread_id: string | null)
 
 /**
  * Returns the requested version of the assistant, undefined for the active one. Throws `invalid` for what is no number of a version,
- * and `bad_request` if `config` has another number.
+ * and if `config` has another one.
  */
 export function findAssistantVersion({ assistant_version, config }: RunCreate): number | undefined {
-  const fields = { assistant_version, "config.assistant_version": config?.assistant_version };
-  const versions = Object.entries(fields).flatMap(([field, value]) => {
-    const version: unknown = value ?? undefined;
-    if (version === undefined) return [];
-    if (!(Number.isSafeInteger(version) && (version as number) >= 1)) {
-      throw new ServiceError("invalid", `${field}: must be an integer from 1`);
-    }
-    return [version as number];
-  });
-  if (new Set(versions).size > 1) {
-    throw new ServiceError("bad_request", "assistant_version has two values: in the request and in config");
+  const versions = [assistant_version, config?.assistant_version].flatMap((version) => version ?? []);
+  const [requested] = versions;
+  if (!versions.every((version) => Number.isSafeInteger(version) && version > 0 && version === requested)) {
+    throw new ServiceError("invalid", "assistant_version: must be an integer from 1, the same as in config");
   }
-  return versions[0];
+  return requested;
 }
 
 /**

@@ -2,7 +2,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
-import { createService, type FunctionJob, fromFunctions, type JsonObject, type Storage } from "../../../lib/mod.ts";
+import {
+  createService,
+  type FunctionJob,
+  fromFunctions,
+  type Json,
+  type JsonObject,
+  type Storage,
+} from "../../../lib/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 
 const scope = { deployment: "default" };
