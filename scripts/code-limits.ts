@@ -137,7 +137,7 @@ export async function measureCode(root: string): Promise<Figure[]> {
     { title: "Lines of README.md", limit: 150, value: read("README.md").trimEnd().split("\n").length },
     {
       title: "Bytes of lib/mod.ts, minified, with its static imports",
-      limit: 275_000,
+      limit: 275_500,
       value: await measureBundle(root, ["lib/mod.ts"]),
     },
     {

@@ -254,21 +254,24 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
    * Reads the row of an assistant by UUID or graph id, and caches it. Default assistants are found with any filter. With
    * `version` the row has the content of that version. Throws `not_found`.
    */
-  async function resolve(scope: Scope, id: string, version?: number): Promise<AssistantRow> {
-    const active = await read(await scopeToRun(scope, await resolveId(id)), id);
-    return version === undefined ? active : await withVersion(scope, id, active, version);
-  }
+  const resolve = async (scope: Scope, id: string, version?: number): Promise<AssistantRow> =>
+    withVersion(scope, id, read(await scopeToRun(scope, await resolveId(id)), id), version);
 
   function getCached(scope: Scope, id: string, version?: number): AssistantRow | Promise<AssistantRow> {
     const cached = scope.filter ? undefined : cache.get(defaults.get(id) ?? id.toLowerCase());
     const active = cached ?? getCachedInScope(scope, id);
-    if (version === undefined) return active;
-    return Promise.resolve(active).then((row) => withVersion(scope, id, row, version));
+    return version ? withVersion(scope, id, active, version) : active;
   }
 
-  /** Returns the row with the content of a version. Throws `not_found`. */
-  async function withVersion(scope: Scope, id: string, active: AssistantRow, version: number): Promise<AssistantRow> {
-    if (version === active.version) return active;
+  /** Returns the active row, with the content of `version` if that is another one. Throws `not_found`. */
+  async function withVersion(
+    scope: Scope,
+    id: string,
+    found: AssistantRow | Promise<AssistantRow>,
+    version?: number,
+  ): Promise<AssistantRow> {
+    const active = await found;
+    if (!version || version === active.version) return active;
     const runScope = await scopeToRun(scope, active.assistant_id);
     return await (await import("./version.ts")).readVersion(storage, runScope, { id, active, version });
   }
@@ -395,7 +398,7 @@ function createWriteOperations(
             config: isReconfigured ? (config ?? {}) : active.config,
             context: isReconfigured ? (context ?? {}) : active.context,
             metadata,
-            activate: patch.activate ?? true,
+            activate: patch.activate,
           };
         },
         environment.now(),

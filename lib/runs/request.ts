@@ -189,12 +189,10 @@ export function validateRunRequest(request: RunCreate, thread_id: string | null)
  * and if `config` has another one.
  */
 export function findAssistantVersion({ assistant_version, config }: RunCreate): number | undefined {
-  const versions = [assistant_version, config?.assistant_version].flatMap((version) => version ?? []);
-  const [requested] = versions;
-  if (!versions.every((version) => Number.isSafeInteger(version) && version > 0 && version === requested)) {
-    throw new ServiceError("invalid", "assistant_version: must be an integer from 1, the same as in config");
-  }
-  return requested;
+  const version = assistant_version ?? config?.assistant_version ?? undefined;
+  const isSame = version === (config?.assistant_version ?? version);
+  if (isSame && (version === undefined || (Number.isSafeInteger(version) && version > 0))) return version;
+  throw new ServiceError("invalid", "assistant_version: must be one integer from 1");
 }
 
 /**

@@ -29,7 +29,7 @@ export type AssistantSort = "assistant_id" | "created_at" | "updated_at" | "name
 
 /** The content of the next version. `activate` false: the version is stored, and the active one stays. Default: true. */
 export interface AssistantChange extends AssistantContent {
-  readonly activate?: boolean;
+  readonly activate?: boolean | undefined;
 }
 
 /** The storage operations of assistants. */
