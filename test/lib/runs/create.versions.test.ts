@@ -87,6 +87,29 @@ describe("a run of a version", () => {
     await assert.rejects(runs.rerun(run.run_id), { code: "not_found", message });
   });
 
+  it("is null for a run of an older release, which runs again with the active version", async () => {
+    const storage = nodeSqlite(":memory:");
+    /** The storage, with rows of runs as an older release has left them. */
+    const old = new Proxy(storage, {
+      get(target, name: string & keyof Storage) {
+        if (name !== "getRun") return Reflect.get(target, name) as unknown;
+        return async (...args: Parameters<Storage["getRun"]>) => {
+          const { assistant_version: _, ...row } = { ...(await target.getRun(...args)) };
+          return row;
+        };
+      },
+    });
+    await using kit = await testService({ storage: old, executor: fromFunctions(AGENTS) });
+    const { assistants, runs, threads } = kit.service;
+    const { assistant_id } = await assistants.create({ graph_id: "speaker" });
+    await assistants.update(assistant_id, { name: "Two" });
+    const { thread_id } = await threads.create();
+    const { run, result } = await runs.wait(thread_id, { assistant_id, assistant_version: 1, input: {} });
+    await result;
+    assert.equal((await runs.get(thread_id, run.run_id)).assistant_version, null);
+    assert.equal((await runs.rerun(run.run_id)).assistant_version, 2);
+  });
+
   it("may be one that another process has just created", async () => {
     const storage = nodeSqlite(":memory:");
     const options = { storage, executor: fromFunctions(AGENTS), environment: { log: () => {} } };
