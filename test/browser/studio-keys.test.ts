@@ -204,6 +204,14 @@ for (const width of [1440, 390]) {
         await page.keyboard.press("D");
         await visit.button("Delete", dialog).click();
         await page.getByText("Thread deleted").waitFor();
+        // Newer notices replace each other, not the one that can undo.
+        const otherThread = await waiting("hello");
+        await page.locator(`.rows a[href*="${otherThread}"]`).click();
+        await page.getByLabel(/^Copy thread id/).evaluate((button) => {
+          for (let count = 0; count < 5; count += 1) (button as HTMLElement).click();
+        });
+        await page.locator(".notice", { hasText: "Copied" }).nth(2).waitFor();
+        assert.equal(await page.locator(".notice").count(), 4);
         await visit.button("Undo").click();
         await host.service.threads.get(thread_id);
       }));

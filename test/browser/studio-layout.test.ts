@@ -138,6 +138,35 @@ describe("the studio's layout", () => {
     ));
 });
 
+describe("the studio's store", () => {
+  for (const width of [1440, 390])
+    it(`breaks long names of namespaces at ${width} px`, async () => {
+      await using longHost = await openStudio();
+      const labels = ["n".repeat(120), `${"m".repeat(80)} end`];
+      await longHost.service.store.put(labels, "k".repeat(120), { v: 1 });
+      await visitStudio(
+        longHost,
+        async (visit) => {
+          const { page } = visit;
+          await visit.open("store");
+          await page.locator(".namespaces a", { hasText: "mmm" }).waitFor();
+          const findWide = (): Promise<readonly string[]> =>
+            page.evaluate(() =>
+              [...document.querySelectorAll(".namespaces, .detail-pane, .detail-pane *, body")]
+                .filter(({ scrollWidth, clientWidth }) => clientWidth > 0 && scrollWidth > clientWidth + 1)
+                .filter((element) => getComputedStyle(element).textOverflow !== "ellipsis")
+                .map(({ tagName, className }) => `${tagName}.${className}`),
+            );
+          assert.deepEqual(await findWide(), []);
+          await page.locator(".rows a").first().click();
+          await page.locator(".facts code", { hasText: "end" }).waitFor();
+          assert.deepEqual(await findWide(), []);
+        },
+        { width },
+      );
+    });
+});
+
 describe("the studio's display of runs", () => {
   it("sends no request that is refused for a new thread", () =>
     visit(async (visit) => {

@@ -17,10 +17,19 @@ function removeNotice(id: number): void {
   notices.value = notices.value.filter((notice) => notice.id !== id);
 }
 
-/** Shows a notice and removes it after `ms`. Removes the oldest one if there are already four. */
+const MAX_NOTICES = 4;
+
+/** Adds a notice. If there are too many, removes the oldest one that undoes nothing, because an undo has no other place. */
+function addNotice(notice: Notice): void {
+  const earlier = notices.value;
+  const removed = earlier.length < MAX_NOTICES ? undefined : earlier.find(({ undo }) => !undo);
+  notices.value = [...earlier.filter((kept) => kept !== removed), notice];
+}
+
+/** Shows a notice and removes it after `ms`, or earlier if there are too many. */
 export function notify(text: string, kind: Notice["kind"] = "done", ms = 4000): void {
   const id = ++lastNoticeId;
-  notices.value = [...notices.value.slice(-3), { id, text, kind }];
+  addNotice({ id, text, kind });
   setTimeout(() => removeNotice(id), ms);
 }
 
@@ -51,8 +60,7 @@ export function attempt(label: string, action: () => Promise<unknown>): void {
 export const deletedIds = signal<ReadonlySet<string>>(new Set());
 
 /**
- * Hides the thing with this key and shows a notice with an undo button. Only the newest four notices stay, so the button can go
- * before its time. Calls `action` after 5 s, or when the page closes; then the key is shown again. Undoing shows it again at once
+ * Hides the thing with this key and shows a notice with an undo button. Calls `action` after 5 s, or when the page closes; then the key is shown again. Undoing shows it again at once
  * and calls `undo` instead.
  */
 export function removeWithUndo(text: string, key: string, action: () => Promise<unknown>, undo?: () => void): void {
@@ -80,7 +88,7 @@ export function removeWithUndo(text: string, key: string, action: () => Promise<
     show();
     undo?.();
   };
-  notices.value = [...notices.value.slice(-3), { id, text, kind: "done", undo: undoDeletion }];
+  addNotice({ id, text, kind: "done", undo: undoDeletion });
 }
 
 /**
