@@ -93,6 +93,27 @@ export async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerat
   }
 }
 
+/** A frame of a stream of server-sent events. */
+export interface EventFrame {
+  readonly id: string;
+  readonly event: string;
+  readonly data: string;
+}
+
+const EMPTY_FRAME: EventFrame = { id: "", event: "message", data: "" };
+
+/** Yields the frames of a body; comments and a frame without an end are dropped. Cancels the body at the end. */
+export async function* readFrames(body: ReadableStream<Uint8Array>): AsyncGenerator<EventFrame> {
+  let frame = EMPTY_FRAME;
+  for await (const line of readLines(body)) {
+    const [, name, value] = /^(id|event|data): ?(.*)$/.exec(line) ?? [];
+    if (name) frame = { ...frame, [name]: value };
+    if (line !== "" || frame === EMPTY_FRAME) continue;
+    yield frame;
+    frame = EMPTY_FRAME;
+  }
+}
+
 /** Yields the stored and then the live events of a thread after `since`. Ends when the server closes the stream. */
 export async function* threadEvents(
   thread_id: string,

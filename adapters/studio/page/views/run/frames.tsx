@@ -2,19 +2,12 @@
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { requestRoute } from "../../api/client.ts";
-import { readLines } from "../../api/events.ts";
+import { type EventFrame, readFrames } from "../../api/events.ts";
 import { formatError } from "../../api/failure.ts";
 import type { RunDetail } from "../../api/types.ts";
 import { Json } from "../../parts/json.tsx";
 
-interface Frame {
-  readonly id: string;
-  readonly event: string;
-  readonly data: string;
-}
-
 const MAX_FRAMES = 1000;
-const EMPTY_FRAME: Frame = { id: "", event: "message", data: "" };
 
 /** Returns the parsed JSON, or the text if it is none. */
 function parseData(data: string): unknown {
@@ -29,7 +22,7 @@ function parseData(data: string): unknown {
  * Shows the id, the event and the beginning of the data of a frame. A press shows all of the data, as a tree, or hides
  * it.
  */
-function FrameLine({ frame }: { readonly frame: Frame }): VNode {
+function FrameLine({ frame }: { readonly frame: EventFrame }): VNode {
   const [isOpen, setOpen] = useState(false);
   return (
     <li>
@@ -46,7 +39,7 @@ function FrameLine({ frame }: { readonly frame: Frame }): VNode {
  * Shows the frames of a run as they arrive, up to a limit, and below them whether they are being read, at their end, or failed.
  */
 export function Frames({ run }: { readonly run: RunDetail }): VNode {
-  const [frames, setFrames] = useState<readonly Frame[]>([]);
+  const [frames, setFrames] = useState<readonly EventFrame[]>([]);
   const [state, setState] = useState("reading");
   useEffect(() => {
     const abort = new AbortController();
@@ -57,15 +50,9 @@ export function Frames({ run }: { readonly run: RunDetail }): VNode {
         signal: abort.signal,
         headers: { "last-event-id": "-1", accept: "text/event-stream" },
       });
-      let frame: Frame = EMPTY_FRAME;
       let total = 0;
-      for await (const line of response.body ? readLines(response.body) : []) {
-        const [, name, value] = /^(id|event|data): ?(.*)$/.exec(line) ?? [];
-        if (name) frame = { ...frame, [name]: value };
-        if (line !== "" || frame === EMPTY_FRAME) continue;
-        const next = frame;
-        frame = EMPTY_FRAME;
-        setFrames((before) => [...before, next]);
+      for await (const frame of response.body ? readFrames(response.body) : []) {
+        setFrames((before) => [...before, frame]);
         if (++total >= MAX_FRAMES) break;
       }
       setState(total >= MAX_FRAMES ? `the first ${MAX_FRAMES}` : "end");
