@@ -102,7 +102,7 @@ async function pictures(visit: StudioVisit, folder: string): Promise<void> {
   };
   await take("studio-chat", `threads/${thread_id}`, ".interrupt");
   await take("studio-state", `threads/${thread_id}?tab=state&show=changes`, ".diff");
-  await take("studio-run", `runs/${run?.run_id}`, ".time-line");
+  await take("studio-run", `runs/${run?.run_id}`, ".span-row");
 }
 
 await using browser = await openBrowser();

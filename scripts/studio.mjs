@@ -11,7 +11,7 @@ import { context } from "esbuild";
 const PAGE = "adapters/studio/page";
 const OUT = "adapters/studio/assets.ts";
 /** Bytes after gzip. The first view is what a browser loads before it shows the list of threads. */
-const LIMITS = { first: 102_000, all: 182_000 };
+const LIMITS = { first: 102_000, all: 186_000 };
 const TYPES = { js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8", svg: "image/svg+xml" };
 
 /** The SDK's client reaches LangChain's messages, its tracing, and streams of its own. The page uses none of them: most of the SDK's size. */

@@ -6,6 +6,7 @@ import { after, before, describe, it } from "node:test";
 import type { Request } from "playwright-core";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { until } from "../support/until.ts";
+import { readSpanRows, spanRow } from "./span-rows.ts";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";
 import { humanInput } from "./studio-seed.ts";
 
@@ -98,11 +99,10 @@ describe("the studio's chat as a client of the event protocol", () => {
       await page.waitForURL(/\/runs\/[0-9a-f-]{36}/);
       const [run] = await host.service.runs.list(thread_id);
       assert.ok(page.url().includes(run?.run_id ?? "none"));
-      const calls = page.locator(".time-line li").filter({ has: page.locator(".bar:is(.model, .call)") });
-      await calls.filter({ hasText: /^weather\d+ m?s$/ }).waitFor();
+      await spanRow(page, "tool weather").waitFor();
       assert.deepEqual(
-        (await calls.allTextContents()).map((text) => text.replace(/[\d.]+ m?s$/, "")),
-        ["model call", "weather", "model call"],
+        (await readSpanRows(page)).map(({ label }) => label).filter((label) => /^(?:model|tool) /.test(label)),
+        ["model FakeChatModel", "tool weather", "model FakeChatModel"],
       );
     }));
 

@@ -120,7 +120,7 @@ describe("the studio's views", () => {
       await visit.link("Close").click();
       await page.locator(".detail-pane").waitFor({ state: "detached" });
       await opened.click();
-      await page.locator(".time-line", { hasText: /execution by [0-9a-f]{8}/ }).waitFor();
+      await page.locator(".span-row", { hasText: /attempt 1.*by [0-9a-f]{8}/ }).waitFor();
       assert.equal(await visit.copied(visit.button(/^Copy run id/)), run);
       const curl = await visit.copied(visit.button("Copy curl"));
       assert.ok(curl.startsWith(`curl -N ${host.origin}/threads/${done}/runs/stream `), curl);
@@ -138,7 +138,8 @@ describe("the studio's views", () => {
       await leads("Thread", new RegExp(`threads/${done}$`));
       await leads("Checkpoint", new RegExp(`threads/${done}\\?tab=state&checkpoint=`));
       await leads("chat", /assistants\//);
-      await page.locator(".time-line a", { hasText: "model" }).click();
+      await page.locator(".span-row", { hasText: "node model" }).click();
+      await visit.link("State after this step").click();
       await page.waitForURL(/checkpoint=/);
       await visit.open(`runs/${run}`);
       await visit.button("Run again").click();

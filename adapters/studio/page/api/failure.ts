@@ -37,4 +37,5 @@ export function formatError(error: unknown): string {
   return typeof error === "string" ? error : JSON.stringify(error);
 }
 
+export const isForbidden = (error: unknown): boolean => error instanceof Failure && error.status === 403;
 export const isMissing = (error: unknown): boolean => error instanceof Failure && error.status === 404;

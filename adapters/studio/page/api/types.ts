@@ -14,7 +14,9 @@ export type { ServerReport } from "../../../../lib/service/report.ts";
 export type { RunSteps, StepRecord } from "../../../../lib/steps/calls.ts";
 export type { CursorPage as Listing } from "../../../../lib/storage/cursor.ts";
 export type { RunStatus } from "../../../../lib/storage/mod.ts";
+export type { Span, SpanStatus, SpanValue } from "../../../../lib/storage/spans.ts";
 export type { Inbox, InboxThread, ThreadSummary } from "../../../../lib/threads/summaries.ts";
+export type { RunTrace } from "../../../../lib/traces/run-trace.ts";
 export type { UsageRecord, UsageReport } from "../../../../lib/usage/mod.ts";
 export type { DeliveryDetail, DeliverySummary } from "../../../../lib/webhooks/deliveries.ts";
 

@@ -47,6 +47,7 @@ const ITEM_QUERY_NAMES: ReadonlySet<string> = new Set([
   "of",
   "raw",
   "show",
+  "span",
   "tab",
   "to",
   "with",

@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { skew } from "../api/client.ts";
-import { Failure, formatError } from "../api/failure.ts";
+import { formatError, isForbidden, isMissing } from "../api/failure.ts";
 import { notify } from "../frame/notices.tsx";
 
 /** Copies a text and shows a notice, also if the browser refuses. Never rejects. */
@@ -84,6 +84,7 @@ export function Time({ at }: { readonly at: string | null | undefined }): VNode 
 /** Returns a duration in one or two units; a dash for none. */
 export function formatDuration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined) return "–";
+  if (ms > 0 && ms < 0.5) return "< 1 ms";
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
   const minutes = Math.floor(ms / 60_000);
@@ -153,14 +154,12 @@ export function Empty({ title, children }: { readonly title: string; readonly ch
 
 /** Shows an error, with a button to try again if `retry` is set. */
 export function Problem({ error, retry }: { readonly error: unknown; readonly retry?: () => unknown }): VNode {
-  const isForbidden = error instanceof Failure && error.status === 403;
-  const isGone = error instanceof Failure && error.status === 404;
   return (
     <div class="problem" role="alert">
       <p>
-        {isForbidden
+        {isForbidden(error)
           ? `Not allowed: ${formatError(error)}`
-          : isGone
+          : isMissing(error)
             ? `Not found: ${formatError(error)}`
             : formatError(error)}
       </p>

@@ -1,6 +1,7 @@
 /** Shows a run: its actions, time line, input, output and error. */
 import type { VNode } from "preact";
 import { API, call, client } from "../../api/client.ts";
+import { isMissing } from "../../api/failure.ts";
 import { credential } from "../../api/key.ts";
 import type { RunDetail } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
@@ -22,6 +23,7 @@ import { DetailHead } from "../../parts/panes.tsx";
 import { formatAssistantName, useAssistants } from "../../store/assistants.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { findProtocol } from "../runs/table.tsx";
+import { DeletedRun } from "./deleted-run.tsx";
 import { Frames } from "./frames.tsx";
 import { getNewestSteps, Steps, useSteps } from "./steps.tsx";
 import { TimeLine } from "./time-line.tsx";
@@ -226,7 +228,11 @@ export function RunDetailPane({ run_id }: { readonly run_id: string }): VNode {
           ✕
         </a>
       </DetailHead>
-      <Ready of={run}>{(loaded) => <Body run={loaded} />}</Ready>
+      {run.data === undefined && isMissing(run.error) ? (
+        <DeletedRun run_id={run_id} error={run.error} />
+      ) : (
+        <Ready of={run}>{(loaded) => <Body run={loaded} />}</Ready>
+      )}
     </>
   );
 }
