@@ -263,12 +263,11 @@ function pickFitting(members: JsonObject, count: number, max_bytes: number): Jso
   for (const [name, member] of Object.entries(members)) {
     if (kept.length >= count) break;
     if (member === null) continue;
-    const value = typeof member === "string" ? cutText(member, max_bytes / 2) : member;
+    const value = typeof member === "string" ? copyStart(member, cutText(member, max_bytes / 2).length) : member;
     const bytes = measureJson([name, value], room);
     if (bytes > room) continue;
     room -= bytes;
     kept.push([name, value]);
   }
-  // A cut text would keep all of it in memory.
-  return kept.length > 0 ? (JSON.parse(JSON.stringify(Object.fromEntries(kept))) as JsonObject) : undefined;
+  return kept.length > 0 ? Object.fromEntries(kept) : undefined;
 }

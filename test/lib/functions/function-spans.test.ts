@@ -33,10 +33,12 @@ describe("job.span", () => {
       };
       return await span("search", work, { kind: "retriever", attributes: { top_k: 5, cached: false, index: "a" } });
     });
-    const { kind, attributes, started, ended = 0, result, outputCopy } = trace.only("search");
+    const { kind, attributes, params, started, ended = 0, result, outputCopy } = trace.only("search");
     assert.deepEqual(
-      { kind, attributes, status: result?.status, outputCopy },
+      { kind, attributes, params, status: result?.status, outputCopy },
       {
+        // The number of documents is no content, and kept whatever happens to the attributes.
+        params: { top_k: 5 },
         ...{ kind: "retriever", attributes: { top_k: 5, cached: false, index: "a" } },
         status: "ok",
         outputCopy: { found: 2 },
