@@ -42,10 +42,10 @@ export interface TracePart {
   readonly json: string;
 }
 
-/** A copied value of spans. Equal values of a run have equal hashes, so that it is stored once. */
+/** A copied value of spans, or several that share a row. Of a run, equal hashes have equal content, so that it is stored once. */
 export interface TraceContent {
   readonly hash: string;
-  /** JSON, or the text of a message. */
+  /** JSON. */
   readonly json: string;
 }
 

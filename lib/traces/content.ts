@@ -12,6 +12,8 @@ import { countBytes, cutText, isMessageList, replaceFiles, truncate } from "./tr
 const MAX_VALUES_PER_RUN = 64;
 /** Values up to this length stand in their span, longer ones beside it. */
 const MAX_INLINE_CHARS = 200;
+/** A row has at most so many characters, unless a single value is longer. */
+const MAX_ROW_CHARS = 60 * 1_024;
 const MAX_ERROR_CHARS = 500;
 const MAX_NAME_CHARS = 200;
 const MAX_PARAMS_BYTES = 1_024;
@@ -38,6 +40,26 @@ export function resolveValue(stored: StoredValue, contents: ReadonlyMap<string, 
   const messages = stored.hashes.map((hash) => contents.get(hash) ?? null);
   return { value: stored.others ? { ...stored.others, messages } : messages, bytes, truncated };
 }
+
+/** The prefix of the hash of a row that has several contents: an object of them by their hashes. */
+const JOINED_PREFIX = "joined-";
+
+/** Returns contents as one row. A database takes far longer for many rows than for their text. */
+function joinContents(contents: readonly TraceContent[]): TraceContent {
+  const [first] = contents;
+  if (first && contents.length === 1) return first;
+  const hash = JOINED_PREFIX + hashText(contents.map((content) => content.hash).join());
+  return { hash, json: `{${contents.map((content) => `"${content.hash}":${content.json}`).join()}}` };
+}
+
+/** Returns the stored contents of a trace by their hashes. */
+export const readContents = (rows: readonly TraceContent[]): ReadonlyMap<string, Json> =>
+  new Map(
+    rows.flatMap(({ hash, json }) => {
+      const parsed = JSON.parse(json) as Json;
+      return hash.startsWith(JOINED_PREFIX) ? Object.entries(parsed as JsonObject) : [[hash, parsed] as const];
+    }),
+  );
 
 /** Returns 128 bits of a text as hexadecimal digits. They distinguish the values of one run, and prove nothing. */
 export function hashText(text: string): string {
@@ -140,11 +162,26 @@ export class ContentKeeper {
     return this.#storedForms.get(value) ?? value;
   }
 
-  /** Removes and returns the contents that no save has taken. */
+  /** Removes and returns the contents that no save has taken, for `readContents`. Many small ones share a row. */
   drain(): readonly TraceContent[] {
     const unsaved = this.#unsaved;
     this.#unsaved = [];
-    return unsaved;
+    const rows: TraceContent[] = [];
+    let group: TraceContent[] = [];
+    let chars = 0;
+    for (const content of unsaved) {
+      // Its hash stands beside it.
+      const size = content.json.length + content.hash.length + 4;
+      if (chars + size > MAX_ROW_CHARS && group.length > 0) {
+        rows.push(joinContents(group));
+        group = [];
+        chars = 0;
+      }
+      group.push(content);
+      chars += size;
+    }
+    if (group.length > 0) rows.push(joinContents(group));
+    return rows;
   }
 
   /** Calls `redact` and returns its result; undefined if it omits the value, throws, is asynchronous or returns no JSON. */

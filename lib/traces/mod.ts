@@ -2,13 +2,12 @@
 import { type Environment, uuidV5 } from "../environment.ts";
 import { invalidFieldError, notFoundError, ServiceError } from "../errors.ts";
 import type { JournalEntry } from "../executor/journal.ts";
-import type { Json } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import { readEntryTexts } from "../steps/journal.ts";
 import { decodeCursor, encodeCursor, parseTime } from "../storage/cursor.ts";
 import type { DeploymentRow } from "../storage/identity.ts";
 import type { DeliveryRow, RunRow, Scope, Storage, StoredTrace, TraceSearch, TraceSummary } from "../storage/mod.ts";
-import { ContentKeeper } from "./content.ts";
+import { ContentKeeper, readContents } from "./content.ts";
 import type { TraceFeed } from "./feed.ts";
 import { toTraceId } from "./ids.ts";
 import type { TraceSettings } from "./options.ts";
@@ -122,7 +121,7 @@ async function readTrace(
     ...{ trace, run, live, claims, lease_ms, operations, feedback, now },
     traced: toTracedRun(run, trace, settings.content),
     webhooks,
-    contents: content ? new Map(contents.map(({ hash, json }) => [hash, JSON.parse(json) as Json])) : null,
+    contents: content ? readContents(contents) : null,
     content: settings.content,
     keepError: (error, operation) => keeper.keepError(error, operation),
     showsWorkers: !scope.filter,
