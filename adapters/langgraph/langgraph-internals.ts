@@ -383,6 +383,3 @@ export function findBubbleKind(error: unknown): "interrupt" | "command" | null {
   if (is_bubble_up !== true) return null;
   return name === "ParentCommand" ? "command" : "interrupt";
 }
-
-/** Returns true for a graph of another server. */
-export const isRemoteGraph = (graph: object): boolean => !("nodes" in graph);

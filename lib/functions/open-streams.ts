@@ -32,7 +32,7 @@ const toCount = (value: unknown): number | undefined =>
   typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 
 /** Returns the tokens of a call. Parts have numbers with details beside them, results of models have objects. */
-export function readTokens(usage: unknown): SpanTokens | undefined {
+function readTokens(usage: unknown): SpanTokens | undefined {
   if (typeof usage !== "object" || usage === null) return undefined;
   const {
     inputTokens,

@@ -165,7 +165,7 @@ const isTraceState = (value: unknown): value is string =>
   value.split(",").every((member) => /^\s*(?:[a-z0-9][a-z0-9_\-*/@]*=[\x20-\x7e]+)?\s*$/.test(member));
 
 /** Returns the stored origin of a run. A `traceparent` that it may not continue becomes a link; a malformed one is dropped. */
-export function createTraceOrigin(
+function createTraceOrigin(
   { trace = {}, cron_id }: CreationOrigin,
   mode: TraceSettings["parent"],
   request: MetadataOfRequest = {},

@@ -74,7 +74,7 @@ export async function respond(thread_id: string, answers: Readonly<Record<string
  * Yields the lines of a body without their ends; text after the last line end is dropped. Cancels the body at the end.
  * Searches each chunk once, because a line may hold a large value.
  */
-export async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>).getReader();
   let parts: string[] = [];
   try {
