@@ -135,10 +135,8 @@ export const runTexts: OperationTexts = {
   "post /runs": {
     description:
       "Starts a run without a thread in the background. Its state and the run are deleted a minute after its end, unless `on_completion` is `keep`. `config.assistant_version` is the same as `assistant_version`.",
-    body: { assistant_id: "agent", input: INPUT, config: { assistant_version: 1 } },
-    call: langgraph(
-      `await client.runs.create(null, "agent", { input: ${INPUT_TEXT}, config: { assistant_version: 1 } });`,
-    ),
+    body: { assistant_id: "agent", input: INPUT },
+    call: langgraph(`await client.runs.create(null, "agent", { input: ${INPUT_TEXT} });`),
     codes: STATELESS_RUN_CODES,
   },
   "post /runs/stream": {
