@@ -44,15 +44,20 @@ const HEAD_DEFAULTS = { content: "references", sampled: true, content_bytes: 0, 
 
 /** Returns a head as stored: without sums that are 0 and other members that have their default. */
 function encodeHead({ totals, dropped, ...head }: TraceHead): string {
-  const entries = Object.entries(head).filter(
-    ([name, value]) => HEAD_DEFAULTS[name as keyof typeof HEAD_DEFAULTS] !== value,
-  );
-  const sums = Object.entries(totals).filter(([, sum]) => sum !== 0);
-  return JSON.stringify({
-    ...Object.fromEntries(entries),
-    totals: Object.fromEntries(sums),
-    ...(Object.keys(dropped).length > 0 ? { dropped } : {}),
-  });
+  const stored = omitDefaults(head, HEAD_DEFAULTS);
+  stored["totals"] = omitDefaults(totals, NO_TOTALS);
+  if (Object.keys(dropped).length > 0) stored["dropped"] = dropped;
+  return JSON.stringify(stored);
+}
+
+/** Returns the members that differ from their default. Every run stores a head, so no list of entries is made. */
+function omitDefaults<Members extends object>(
+  members: Members,
+  defaults: Readonly<Partial<Record<keyof Members, unknown>>>,
+): Record<string, unknown> {
+  const kept: Record<string, unknown> = {};
+  for (const name in members) if (members[name] !== defaults[name]) kept[name] = members[name];
+  return kept;
 }
 
 const NO_TOTALS = { spans: 0, model: 0, tool: 0, errors: 0, tokens_in: 0, tokens_out: 0, cost_usd: 0 };

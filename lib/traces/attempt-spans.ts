@@ -357,8 +357,15 @@ const pickUsage = ({ tokens_in, tokens_out, cost_usd }: TraceUsage): TraceUsage 
   cost_usd,
 });
 
-const addTotals = (a: TraceTotals, b: TraceTotals): TraceTotals =>
-  Object.fromEntries(Object.entries(a).map(([name, sum]) => [name, sum + b[name as keyof TraceTotals]])) as never;
+const addTotals = (a: TraceTotals, b: TraceTotals): TraceTotals => ({
+  spans: a.spans + b.spans,
+  model: a.model + b.model,
+  tool: a.tool + b.tool,
+  errors: a.errors + b.errors,
+  tokens_in: a.tokens_in + b.tokens_in,
+  tokens_out: a.tokens_out + b.tokens_out,
+  cost_usd: a.cost_usd + b.cost_usd,
+});
 
 const addCounts = (a: TraceHead["dropped"], b: TraceHead["dropped"]): TraceHead["dropped"] => {
   const sums: Record<string, number> = { ...a };
