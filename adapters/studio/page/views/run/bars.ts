@@ -5,7 +5,7 @@ import { findMessages } from "../chat/messages.ts";
 import type { FullState } from "../state/state.tsx";
 
 export interface Bar {
-  readonly kind: "queue" | "run" | "step" | "model" | "call" | "webhook";
+  readonly kind: "queue" | "run" | "step" | "model" | "tool" | "webhook";
   readonly label: string;
   readonly from: number;
   readonly to: number;
@@ -87,7 +87,7 @@ function createStepBars(run: RunDetail, steps: readonly Step[], end: number): St
     const failed = tasks.some(({ error }) => error != null);
     bars.push({ kind: "step", label, from: Date.parse(created_at), to, failed, href });
     for (const name of tasks.flatMap(({ result }) => findToolNames(result)))
-      bars.push({ kind: "call", label: `calls ${name}`, from: to, to, isPoint: true, href });
+      bars.push({ kind: "tool", label: `calls ${name}`, from: to, to, isPoint: true, href });
   }
   return { bars, hrefs };
 }

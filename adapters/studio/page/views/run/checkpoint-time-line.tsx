@@ -19,7 +19,7 @@ function BarLine({ bar, axis }: { readonly bar: Bar; readonly axis: Axis }): VNo
       </span>
       <span class="track" title={`${formatTime(bar.from)} – ${formatTime(bar.to)}`}>
         <span
-          class={`bar ${bar.kind} ${bar.failed ? "failed" : ""} ${bar.isPoint ? "point" : ""}`}
+          class={`bar kind-${bar.kind} ${bar.failed ? "failed" : ""} ${bar.isPoint ? "point" : ""}`}
           style={{
             left: `min(${axis.toLeft(bar.from)}, 100% - 3px)`,
             width: bar.isPoint ? "" : axis.toWidth(bar),

@@ -24,7 +24,7 @@ type OpenBar = Omit<Bar, "to">;
 function findStart(method: string, namespace: readonly string[], data: EventData): Pick<Bar, "kind" | "label"> | null {
   const { event, metadata, tool_name, name = "" } = data;
   if (event === "message-start") return { kind: "model", label: metadata?.model ?? "model call" };
-  if (event === "tool-started") return { kind: "call", label: tool_name ?? "tool" };
+  if (event === "tool-started") return { kind: "tool", label: tool_name ?? "tool" };
   if (method !== "tasks" || name.startsWith("__") || "result" in data || "error" in data) return null;
   const outer = namespace.map((part) => part.split(":")[0]);
   return { kind: "step", label: [...outer, name].join(" › ") };
