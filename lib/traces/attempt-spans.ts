@@ -29,6 +29,8 @@ export const MAX_WAIT_MS = 5_000;
 const SHARED_SAVE_MS = 1_000;
 const SLOW_COMMIT_MS = 50;
 const MAX_PART_CHARS = 60 * 1024;
+/** More spans than these are stored in parts: SQLite reads the whole row of each trace that a list tests. */
+const MAX_ROW_CHARS = 32 * 1024;
 /** The numbers of the parts of a claim start at its number times this. */
 const PARTS_PER_CLAIM = 2 ** 16;
 const MAX_NAMES = 64;
@@ -164,8 +166,11 @@ export class RunSpans implements AttemptSpans {
     const isFailed = outcome.status === "error" || outcome.status === "timeout";
     const isSlow = this.#activeMs() >= sampling.slow_ms;
     const keeps = this.#isSampled || (isFailed && sampling.failed) || isSlow;
-    const spans = keeps ? `[${this.#serialize().join()}]` : "[]";
+    const list = keeps ? this.#serialize() : [];
+    const spans = `[${list.join()}]`;
     const contents = keeps ? this.#keeper.drain() : [];
+    if (spans.length > MAX_ROW_CHARS)
+      return { ...this.#createUpdate(true), parts: this.#createParts(list), contents, spans: "[]" };
     this.#context.counters.bytes += spans.length;
     return { ...this.#createUpdate(true), parts: [], contents, spans };
   }
@@ -286,8 +291,8 @@ export class RunSpans implements AttemptSpans {
     };
   }
 
-  /** Removes the unsaved spans and returns them in parts. */
-  #createParts(): readonly TracePart[] {
+  /** Returns spans in parts; without an argument those that are unsaved, which it removes. */
+  #createParts(spans = this.#serialize()): readonly TracePart[] {
     const parts: TracePart[] = [];
     let list: string[] = [];
     let size = 0;
@@ -299,7 +304,7 @@ export class RunSpans implements AttemptSpans {
       list = [];
       size = 0;
     };
-    for (const json of this.#serialize()) {
+    for (const json of spans) {
       if (size + json.length > MAX_PART_CHARS) flush();
       list.push(json);
       size += json.length;

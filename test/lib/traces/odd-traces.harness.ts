@@ -54,6 +54,22 @@ export function registerOddTraceChecks(name: string, open: () => Promise<Storage
       }
     });
 
+    it("that are many are stored beside the row of their trace", async () => {
+      const executor = graph(async function* ({ trace }) {
+        for (let count = 0; count < 1_000; count++)
+          trace?.end(trace.start({ kind: "tool", name: `tool ${count}` }), { status: "ok" });
+        yield state({ ok: true });
+      });
+      const storage = await open();
+      await using recorded = await record(storage, { executor });
+      const { trace } = recorded;
+      const stored = await storage.getRunTrace({ deployment: "default" }, trace.run_id);
+      assert.equal(stored?.spans, "[]", "lists would read a long row");
+      assert.ok((stored?.parts.length ?? 0) > 1 && stored?.parts.every(({ json }) => json.length < 64 * 1_024));
+      assert.equal(trace.spans.filter(({ kind }) => kind === "tool").length, 1_000);
+      assert.deepEqual([trace.totals.tool, trace.status], [1_000, "success"]);
+    });
+
     it("of an error with any name let the run end, which is found by it", async () => {
       const executor = graph(async function* ({ trace }) {
         const error = Object.assign(new Error("no\0\ud83d"), { name: "Odd\0Error" });
