@@ -142,7 +142,7 @@ export class InputError extends ServiceError {
   }
 }
 
-/** A request with values that do not fit the schemas of its agent. Every route lists the issues. */
+/** A request with values that do not fit the schemas of its agent, or with unknown members of a query. Every route lists the issues. */
 export class SchemaMismatch extends InputError {}
 
 /** The error of a field, or of an option of a call. */

@@ -136,7 +136,7 @@ export const traces: SqlFeatureFor<"traces", typeof traceTables, { runs: "trace_
 
 /** The members of a query that are conditions by themselves. */
 const QUERY_CONDITIONS = [
-  ...(["min_active_ms", "min_tokens", "node", "tool", "model", "error_type", "status", "source"] as const),
+  ...(["status", "min_active_ms", "min_tokens", "node", "tool", "model", "error_type", "source"] as const),
   ...(["graph_id", "assistant_id", "thread_id", "cron_id", "user_id"] as const),
   ...(["started_after", "started_before", "created_after", "created_before", "after"] as const),
 ] as const satisfies readonly (keyof TraceSearch & TraceCondition)[];
@@ -162,11 +162,11 @@ const toElement = (kind: "node" | "tool" | "model", name: string | undefined): s
   name === undefined ? "" : JSON.stringify(toTraceName(kind, name));
 
 function toArguments({ deployment, filter }: Scope, query: TraceSearch): TraceSearchArguments {
-  const { min_active_ms = 0, min_tokens = 0, error_type = "", status = "", source = "", limit } = query;
+  const { min_active_ms = 0, min_tokens = 0, error_type = "", status = [], source = "", limit } = query;
   const { graph_id = "", assistant_id = "", thread_id = "", cron_id = "", user_id = "" } = query;
   const { started_after = 0, started_before = 0, created_after = 0, created_before = 0, after } = query;
   return {
-    ...{ deployment, limit, min_active_ms, min_tokens, error_type, status, source },
+    ...{ deployment, limit, min_active_ms, min_tokens, error_type, statuses: JSON.stringify(status), source },
     ...{ graph_id, assistant_id, thread_id, cron_id, user_id },
     ...{ started_after, started_before, created_after, created_before },
     node: toElement("node", query.node),

@@ -1,6 +1,7 @@
 /** Creates the context that the handler of a route receives for a request. */
 import type { Principal } from "../auth/principal.ts";
 import { waitForNextTick as resolveNextTick } from "../environment.ts";
+import { SchemaMismatch } from "../errors.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Authentication } from "./access.ts";
 import { getDisconnectSignal, toCallerName } from "./caller.ts";
@@ -13,6 +14,22 @@ import type { MatchedRoute } from "./route-table.ts";
 /** Returns true for a route whose handler changes nothing, so that it may be called again for one request. */
 export const isReadOnly = ({ method, response, upgrades }: Route, access: Authentication["access"]): boolean =>
   access !== "open" && (access === "read" || method === "get") && response !== "stream" && upgrades === undefined;
+
+/**
+ * Rejects with `invalid` for members of the query that the route does not have. An account route checks the credential first, as its
+ * handler would.
+ */
+export async function requireKnownQuery({ route, rawQuery }: MatchedRoute, auth: Authentication): Promise<void> {
+  const { entries } = route.query ?? noFields;
+  const unknown = Object.keys(rawQuery).filter((name) => !Object.hasOwn(entries, name));
+  if (unknown.length === 0) return;
+  if (auth.access === "account") await auth.accountCaller();
+  // The format `query` puts that name before the field itself.
+  const place = route.issues === "query" ? [] : ["query"];
+  throw new SchemaMismatch(
+    unknown.map((name) => ({ loc: [...place, name], msg: "is no parameter of this route", type: "extra_forbidden" })),
+  );
+}
 
 /** A request with its caller. */
 interface AuthenticatedRequest extends Pick<RequestContext, "request" | "request_id" | "host" | "principal"> {

@@ -19,7 +19,7 @@ import {
 } from "./access.ts";
 import { createBodyBudget } from "./body-budget.ts";
 import { ClientDisconnectedError } from "./byte-budget.ts";
-import { type CreateContext, createContextFactory, isReadOnly } from "./context.ts";
+import { type CreateContext, createContextFactory, isReadOnly, requireKnownQuery } from "./context.ts";
 import { createAppCaller, createAppMiddleware, toMutableResponse } from "./host-app.ts";
 import { type HandlerOptions, handlerOptionsSchema } from "./options.ts";
 import { createBodyReader, createHeaderCopier } from "./request.ts";
@@ -263,6 +263,7 @@ async function callRoute(
     return new Response(null, { status: 204, headers: public_headers.all });
   }
   const principal = await auth.principal();
+  if (match.route.strict_query) await requireKnownQuery(match, auth);
   if (!handle) return respondNotBuilt(match.route);
   const context = createContext({ request, request_id, host, principal, auth }, match);
   const call = (): Response | Promise<Response> => handle(context);

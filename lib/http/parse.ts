@@ -83,15 +83,9 @@ export type RawQuery = Readonly<Record<string, string | readonly string[] | unde
 
 /**
  * Validates a query. Accepts lists in each encoding that clients use and booleans in each spelling. Empty values count as absent.
- * Ignores unknown parameters, but refuses them with a strict schema. Throws `invalid`.
+ * Ignores unknown parameters. Throws `invalid`.
  */
 export function readQuery<Output>(query: RawQuery, schema: FieldSchema<Output>): Output {
-  const unknown =
-    schema.type === "strict_object" ? Object.keys(query).filter((key) => !Object.hasOwn(schema.entries, key)) : [];
-  if (unknown.length > 0)
-    throw new InputError(
-      unknown.map((key) => ({ loc: [key], msg: "is no parameter of this route", type: "extra_forbidden" })),
-    );
   const present: Record<string, unknown> = {};
   for (const key of Object.keys(schema.entries)) {
     const input = [query[key] ?? []].flat().filter((value) => value !== "");

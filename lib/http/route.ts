@@ -66,6 +66,8 @@ export interface Route extends ErrorFormat {
   /** True: the body is a list whose items have the schema `body`. */
   readonly list?: boolean;
   readonly query?: FieldSchema<unknown>;
+  /** True: members of the query that the schema does not have are refused with 422. Set for the routes of Greenroom's own API. */
+  readonly strict_query?: boolean;
   /** The maximum size of the body. Default: `http.max_body_bytes`. */
   readonly max_body_bytes?: number;
   /** True: a repeated call with the same `Idempotency-Key` has no second effect. */
@@ -112,7 +114,7 @@ type DefineRoute = <Body = unknown, Query = unknown>(
 
 /** Returns a function that defines the routes of one group. */
 export const createRouteGroup =
-  (section: Pick<Route, "tag" | "group" | "access" | keyof ErrorFormat>): DefineRoute =>
+  (section: Pick<Route, "tag" | "group" | "access" | "strict_query" | keyof ErrorFormat>): DefineRoute =>
   (method, path, definition) => ({ ...section, method, path, ...definition });
 
 /** The state that all streaming bodies of one handler share. `openCount` is their number. */

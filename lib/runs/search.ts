@@ -241,7 +241,7 @@ export function createRunSearches(
  * cursor are not converted. Throws `invalid` for a malformed time and for metadata that is no text, number, boolean or null.
  */
 function toRunSearch(query: RunListQuery): Omit<RunSearch, "limit"> {
-  const { status, graph_id, thread_id, cron_id, user_id, metadata } = query;
+  const { status, graph_id, thread_id, cron_id, user_id, metadata, min_active_ms, error_type, waiting } = query;
   for (const [key, value] of Object.entries(metadata ?? {})) {
     if (typeof value === "object" && value !== null) {
       throw invalidFieldError("metadata", `${key} must be a text, a number, a boolean or null`);
@@ -250,7 +250,7 @@ function toRunSearch(query: RunListQuery): Omit<RunSearch, "limit"> {
   const times = (["created_after", "created_before", "started_after", "started_before"] as const).flatMap((name) =>
     query[name] === undefined ? [] : [[name, parseTime(name, query[name])]],
   );
-  const filters = { status, graph_id, thread_id, cron_id, user_id, metadata };
+  const filters = { status, graph_id, thread_id, cron_id, user_id, metadata, min_active_ms, error_type, waiting };
   const fields = Object.entries(filters).filter(([, value]) => value !== undefined);
   return Object.fromEntries([...fields, ...times]) as Omit<RunSearch, "limit">;
 }

@@ -15,6 +15,13 @@ export interface RunFilter<Time> {
   readonly metadata?: JsonObject;
   readonly created_after?: Time;
   readonly created_before?: Time;
+  /** Times of the first start. */
   readonly started_after?: Time;
   readonly started_before?: Time;
+  /** The minimum of the active time by the trace of the run; of a run without a trace, of the time from its first start to its end. */
+  readonly min_active_ms?: number;
+  /** The name of the error with which the run ended, such as `TypeError`. */
+  readonly error_type?: string;
+  /** True: only suspended runs; false: only others. */
+  readonly waiting?: boolean;
 }

@@ -60,19 +60,14 @@ export interface RunClaim {
 }
 
 /** A search over all traces. Times are milliseconds since 1970; those of `started_…` concern the first attempt. */
-export interface TraceSearch extends Omit<RunFilter<number>, "status"> {
-  readonly status?: RunStatus;
+export interface TraceSearch extends RunFilter<number> {
   readonly failed?: boolean;
-  readonly min_active_ms?: number;
   /** The minimum number of tokens, in and out. */
   readonly min_tokens?: number;
   readonly node?: string;
   readonly tool?: string;
   readonly model?: string;
-  readonly error_type?: string;
   readonly source?: TraceSource;
-  /** True: only suspended runs. */
-  readonly waiting?: boolean;
   /** Limits the list to traces after this position, whose `created_at` is the `started_at` of a trace. */
   readonly after?: ListPosition;
   readonly limit: number;

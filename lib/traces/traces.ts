@@ -1,7 +1,7 @@
 /** The traces of runs: what clients can do with them. lib/traces/mod.ts has the code, which the first call loads. */
 import type { InternalResource } from "../auth/authorizer.ts";
 import type { CursorPage, CursorQuery } from "../storage/cursor.ts";
-import type { RunFilter, RunStatus, TraceSource } from "../storage/mod.ts";
+import type { RunFilter, TraceSource } from "../storage/mod.ts";
 import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
 import type { RunTrace } from "./run-trace.ts";
@@ -13,20 +13,15 @@ export const TRACE_SOURCES: readonly TraceSource[] = [
 ];
 
 /** Filters and page of a search for traces, all of which must hold. Times are RFC 3339; those of `started_…` concern the first attempt. */
-export interface TraceListQuery extends CursorQuery, Omit<RunFilter<string>, "status"> {
-  readonly status?: RunStatus;
+export interface TraceListQuery extends CursorQuery, RunFilter<string> {
   /** True: only runs that ended with `error` or `timeout`; false: only others. */
   readonly failed?: boolean;
-  /** True: only suspended runs; false: only others. */
-  readonly waiting?: boolean;
-  readonly min_active_ms?: number;
   /** The minimum number of tokens, in and out. */
   readonly min_tokens?: number;
   /** The names of a node, a tool and a model that the run has used. */
   readonly node?: string;
   readonly tool?: string;
   readonly model?: string;
-  readonly error_type?: string;
   readonly source?: TraceSource;
 }
 

@@ -42,6 +42,7 @@ function listErrors(route: Route): number[] {
     (hasBody && !read.is_rpc) ||
     route.query !== undefined ||
     read.query !== undefined ||
+    route.strict_query === true ||
     (ids.length > 0 && route.tag !== "Operations");
   const statuses = [
     ...(route.access === "open" ? [] : [401, 403]),

@@ -40,6 +40,7 @@ import {
 import { overviewTests } from "./storage/overview.ts";
 import { pruningTests } from "./storage/pruning.ts";
 import { pushTests } from "./storage/pushes.ts";
+import { runListTests } from "./storage/run-lists.ts";
 import { stateTests } from "./storage/states.ts";
 import { stoppingTests } from "./storage/stopping.ts";
 import { threadExpiryTests } from "./storage/thread-expiry.ts";
@@ -130,6 +131,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   threadExpiryTests(api, test);
   itemTests(api, test);
   overviewTests(api, test);
+  runListTests(api, test);
 
   api.describe("deployments", () => {
     test("do not see each other's rows with equal ids", async (storage) => {

@@ -23,6 +23,7 @@ import { toRunHead } from "./row.ts";
 const QUERY_CONDITIONS = [
   ...(["run_id", "thread_id", "cron_id", "assistant_id", "graph_id", "user_id"] as const),
   ...(["started_after", "started_before", "created_after", "created_before", "after"] as const),
+  ...(["min_active_ms", "error_type"] as const),
 ] as const satisfies readonly (keyof RunSearch & SearchCondition)[];
 
 /** Conditions that the index of a status answers. */
@@ -32,17 +33,25 @@ const INDEXED_CONDITIONS: ReadonlySet<SearchCondition> = new Set(["after", "crea
 const toFilter = ({ metadata = {} }: RunSearch): Filter =>
   Object.entries(metadata).map(([key, equals]) => ({ key, equals: equals as Scalar }));
 
-/**
- * Returns the shape of a search: its statuses (each once, all without a status), its conditions in a fixed order, and whether a
- * run, thread or cron narrows it.
- */
+/** The error that is asked for, as a filter on the stored error; the empty text without one. */
+const toErrorTests = ({ error_type }: RunSearch): string =>
+  error_type === undefined ? "" : (toFilterArgument([{ key: "error", equals: error_type }]) ?? "");
+
+/** Returns the statuses of a search, each once: all without a status, and of suspended runs `pending` alone. */
+function toStatuses({ status = STATUSES, waiting }: RunSearch): readonly RunStatus[] {
+  const statuses = [...new Set<RunStatus>(status)];
+  return waiting ? statuses.filter((name) => name === "pending") : statuses;
+}
+
+/** Returns the shape of a search: its statuses, its conditions in a fixed order, and whether a run, thread or cron narrows it. */
 function toShape({ filter }: Scope, query: RunSearch): RunSearchShape {
-  const { status = STATUSES, run_id, thread_id, cron_id } = query;
+  const { run_id, thread_id, cron_id, waiting } = query;
   const conditions: SearchCondition[] = QUERY_CONDITIONS.filter((name) => query[name] !== undefined);
+  if (waiting !== undefined) conditions.push(waiting ? "waiting" : "moving");
   if (toFilterArgument(toFilter(query)) !== null) conditions.push("metadata");
   if (toFilterArgument(filter) !== null) conditions.push("filter");
   return {
-    statuses: [...new Set<RunStatus>(status)],
+    statuses: toStatuses(query),
     conditions,
     narrow: (run_id ?? thread_id ?? cron_id) !== undefined,
   };
@@ -52,9 +61,10 @@ function toShape({ filter }: Scope, query: RunSearch): RunSearchShape {
 function toArguments({ deployment, filter }: Scope, query: RunSearch, { statuses }: RunSearchShape): SearchArguments {
   const { run_id = "", thread_id = "", cron_id = "", assistant_id = "", graph_id = "", user_id = "", limit } = query;
   const { started_after = 0, started_before = 0, created_after = 0, created_before = 0, after } = query;
+  const { min_active_ms = 0 } = query;
   return {
     ...STATUS_NAMES,
-    ...{ deployment, statuses: JSON.stringify(statuses), limit },
+    ...{ deployment, statuses: JSON.stringify(statuses), limit, min_active_ms, error_type: toErrorTests(query) },
     ...{ run_id, thread_id, cron_id, assistant_id, graph_id, user_id },
     ...{ started_after, started_before, created_after, created_before },
     ...{ after_created_at: after?.created_at ?? 0, after_id: after?.id ?? "", tested_created_at: 0, tested_id: "" },
@@ -91,8 +101,8 @@ export function createRunSearchStorage(driver: Database): Pick<RunStorage, "sear
      *   by their own index.
      */
     async searchRuns(scope, query) {
-      if (query.status?.length === 0) return { rows: [], next: null };
       const shape = toShape(scope, query);
+      if (shape.statuses.length === 0) return { rows: [], next: null };
       const args = toArguments(scope, query, shape);
       const lastTested = await findLastTested(driver, shape, args);
       const search = lastTested

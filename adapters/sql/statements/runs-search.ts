@@ -4,7 +4,7 @@ import type { RunStatus } from "../../../lib/storage/mod.ts";
 import { joinColumnNames } from "../columns.ts";
 import { type FilterParameter, isPermitted, isThreadPermitted } from "../filter.ts";
 import { jsonStrings } from "../functions.ts";
-import { type ArgumentsFor, bigint, type ParametersFor, text } from "../parameters.ts";
+import { type ArgumentsFor, bigint, double, type ParametersFor, text } from "../parameters.ts";
 import { scopedQuery, shapedQuery } from "../query.ts";
 import type { CoreTables, RowsOf } from "../schema/tables.ts";
 import type { usageTables } from "../schema/usage.ts";
@@ -65,11 +65,14 @@ const searchTypes = {
   ...{ run_id: text, thread_id: text, cron_id: text, assistant_id: text, graph_id: text, user_id: text },
   ...{ started_after: bigint, started_before: bigint, created_after: bigint, created_before: bigint },
   ...{ after_created_at: bigint, after_id: text, tested_created_at: bigint, tested_id: text },
-  ...{ metadata: text, filter: text },
+  ...{ min_active_ms: double, error_type: text, metadata: text, filter: text },
 };
 
 type SearchParameters = ParametersFor<typeof searchTypes>;
 export type SearchArguments = ArgumentsFor<typeof searchTypes>;
+
+const isWaiting = (p: SearchParameters): RawBuilder<unknown> =>
+  sql`(status = ${p.pending} and waiting_for is not null)`;
 
 /** The conditions of searches. */
 const CONDITIONS = {
@@ -87,6 +90,12 @@ const CONDITIONS = {
   after: (p: SearchParameters) => sql`(created_at, run_id) < (${p.after_created_at}, ${p.after_id})`,
   /** Down to the position that `selectLastTested` has found. */
   tested: (p: SearchParameters) => sql`(created_at, run_id) >= (${p.tested_created_at}, ${p.tested_id})`,
+  // Only the trace of a run knows how long it was suspended.
+  min_active_ms: (p: SearchParameters) =>
+    sql`coalesce((select t.active_ms from run_traces t where t.run_id = runs.run_id), ended_at - started_at) >= ${p.min_active_ms}`,
+  error_type: (p: SearchParameters) => isPermitted(sql`runs.error`, p.error_type),
+  waiting: (p: SearchParameters) => isWaiting(p),
+  moving: (p: SearchParameters) => sql`not ${isWaiting(p)}`,
   metadata: (p: SearchParameters) => isPermitted(sql`runs.metadata`, p.metadata),
   filter: (p: SearchParameters) => isThreadPermitted("runs", p.filter),
 } as const;
@@ -154,6 +163,8 @@ export const searchRuns = shapedQuery(
     shapes: [
       { statuses: ["pending", "success"], conditions: ["after", "metadata", "filter", "tested"], narrow: false },
       { statuses: STATUSES, conditions: ["thread_id", "created_after"], narrow: true },
+      { statuses: ["pending"], conditions: ["waiting"], narrow: false },
+      { statuses: ["error"], conditions: ["min_active_ms", "error_type", "moving"], narrow: false },
     ],
   },
 );

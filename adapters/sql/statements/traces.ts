@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import { joinColumnNames } from "../columns.ts";
 import type { DeletedStatement } from "../feature.ts";
 import { type FilterParameter, isPermitted, isThreadPermitted } from "../filter.ts";
-import { containsText, passesFilterTests } from "../functions.ts";
+import { containsText, jsonStrings, passesFilterTests } from "../functions.ts";
 import { type ArgumentsFor, bigint, double, orNull, type ParametersFor, text } from "../parameters.ts";
 import { query, rowsQuery, scopedQuery, shapedQuery } from "../query.ts";
 import type { CoreTables, RowsOf } from "../schema/tables.ts";
@@ -162,7 +162,7 @@ export const selectTraceProgress = query(
 /** A search needs only the arguments of its conditions; the others may be empty. */
 const searchTypes = {
   ...{ deployment: text, limit: bigint, min_active_ms: double, min_tokens: bigint },
-  ...{ node: text, tool: text, model: text, error_type: text, status: text, source: text },
+  ...{ node: text, tool: text, model: text, error_type: text, statuses: text, source: text },
   ...{ graph_id: text, assistant_id: text, thread_id: text, cron_id: text, user_id: text },
   ...{ started_after: bigint, started_before: bigint, created_after: bigint, created_before: bigint },
   ...{ after_started_at: bigint, after_id: text, tested_started_at: bigint, tested_id: text },
@@ -184,7 +184,7 @@ const CONDITIONS = {
   tool: (p: SearchParameters) => containsText(sql`run_traces.names`, p.tool),
   model: (p: SearchParameters) => containsText(sql`run_traces.names`, p.model),
   error_type: (p: SearchParameters) => sql`run_traces.error_type = ${p.error_type}`,
-  status: (p: SearchParameters) => sql`${status} = ${p.status}`,
+  status: (p: SearchParameters) => sql`${status} in ${jsonStrings(p.statuses)}`,
   waiting: () => isWaiting,
   moving: () => sql`not coalesce(${isWaiting}, false)`,
   source: (p: SearchParameters) => sql`run_traces.source = ${p.source}`,

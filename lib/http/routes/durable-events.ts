@@ -6,7 +6,7 @@ import { jsonResponse } from "../respond.ts";
 import { createRouteGroup, type Route } from "../route.ts";
 import { RECEIVED_RESPONSE } from "./runs.ts";
 
-const defineRoute = createRouteGroup({ tag: "Runs", group: "runs", access: "open" });
+const defineRoute = createRouteGroup({ tag: "Runs", group: "runs", access: "open", strict_query: true });
 
 export const EVENT_ROUTES: readonly Route[] = [
   defineRoute("post", "/greenroom/events/:address", {

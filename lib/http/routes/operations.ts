@@ -10,7 +10,7 @@ import { readRunOrigin } from "../run-request.ts";
 const OBJECT_MESSAGE = "must be a JSON object";
 
 /** The schema of an object as JSON text. */
-export const objectText: v.GenericSchema<unknown, JsonObject> = v.pipe(
+const objectText: v.GenericSchema<unknown, JsonObject> = v.pipe(
   v.string(OBJECT_MESSAGE),
   v.transform((text): unknown => {
     try {
@@ -23,26 +23,34 @@ export const objectText: v.GenericSchema<unknown, JsonObject> = v.pipe(
 ) as v.GenericSchema<unknown, JsonObject>;
 
 const cursor = v.optional(parse.name);
-export const limitField = (defaultLimit: number, maxLimit: number): v.GenericSchema<number | undefined> =>
+const limitField = (defaultLimit: number, maxLimit: number): v.GenericSchema<number | undefined> =>
   v.optional(parse.integer(1, maxLimit), defaultLimit) as v.GenericSchema<number | undefined>;
 const deliveryState = parse.oneOf(["pending", "delivered", "failed"] satisfies DeliveryState[]);
 
-/** GET /greenroom/runs */
-const runListQuery = v.object({
+const minimum = v.pipe(v.number("must be a number"), v.finite("must be finite"), v.minValue(0, "must be at least 0"));
+
+/** The filters and the page of lists of runs and of their traces. */
+export const runListFields = {
   status: v.optional(parse.listSchema(parse.runStatus)),
+  waiting: parse.withDescription(v.optional(parse.flag), "Only suspended runs, or only others"),
   assistant_id: v.optional(parse.assistantId),
   graph_id: v.optional(parse.name),
   thread_id: v.optional(parse.uuid),
   cron_id: v.optional(parse.uuid),
   user_id: v.optional(parse.name),
-  metadata: v.optional(objectText),
+  error_type: v.optional(parse.name),
+  min_active_ms: v.optional(minimum) as v.GenericSchema<number | undefined>,
+  metadata: v.optional(objectText) as v.GenericSchema<JsonObject | undefined>,
   created_after: v.optional(parse.name),
   created_before: v.optional(parse.name),
-  started_after: v.optional(parse.name),
+  started_after: parse.withDescription(v.optional(parse.name), "The time of the first start"),
   started_before: v.optional(parse.name),
   limit: limitField(50, 1000),
   cursor,
-});
+} as const;
+
+/** GET /greenroom/runs */
+const runListQuery = v.object(runListFields);
 
 const MAX_SEARCH_TEXT_CHARS = 200;
 
@@ -97,12 +105,13 @@ const linkQuery = v.object({
   cursor,
 });
 
-const defineRoute = createRouteGroup({ tag: "Operations", group: "operations", issues: "query" });
+const defineRoute = createRouteGroup({ tag: "Operations", group: "operations", issues: "query", strict_query: true });
 const defineAccountRoute = createRouteGroup({
   tag: "Operations",
   group: "operations",
   access: "account",
   issues: "query",
+  strict_query: true,
 });
 
 const readRunId = ({ params }: RequestContext): string => parse.parseResourceId(params.run_id, "Run", "run_not_found");

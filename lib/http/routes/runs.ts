@@ -398,6 +398,7 @@ export const RUN_ROUTES: readonly Route[] = [
   }),
   defineRoute("get", "/threads/:thread_id/runs/:run_id/steps", {
     summary: "Get the steps of a run of a durable function",
+    strict_query: true,
     events: ["threads:read"],
     response: "RunSteps",
     errors: [404],
@@ -407,6 +408,7 @@ export const RUN_ROUTES: readonly Route[] = [
   }),
   defineRoute("post", "/threads/:thread_id/events/:name", {
     summary: "Send an event to the durable function of a thread; the body is any JSON but null",
+    strict_query: true,
     access: "run",
     events: ["threads:update"],
     max_body_bytes: MAX_EVENT_BYTES,

@@ -399,7 +399,7 @@ function searchTests(api: SuiteApi, test: StorageTest): void {
         expected(({ active_ms }) => active_ms >= 20.5),
       );
       assert.equal(
-        await search(storage, { status: "timeout" }),
+        await search(storage, { status: ["timeout"] }),
         expected(({ status }) => status === "timeout"),
       );
       assert.equal(await search(storage, { error_type: "E5" }), "r05");

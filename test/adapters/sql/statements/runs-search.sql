@@ -307,6 +307,59 @@ select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph
 --   SEARCH traces USING INDEX sqlite_autoindex_traces_1 (trace_id=?) LEFT-JOIN
 --   USE TEMP B-TREE FOR ORDER BY
 
+-- searchRuns ({"statuses":["pending"],"conditions":["waiting"],"narrow":false})
+-- (deployment text, pending text, pending text, limit bigint, limit bigint)
+select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph_id", "runs"."seq", "runs"."created_at", "runs"."updated_at", "runs"."status", "runs"."metadata", "runs"."multitask_strategy", "runs"."attempt", "runs"."claims", "runs"."claim_number", "runs"."stateless", "runs"."started_at", "runs"."ended_at", "runs"."error", "runs"."has_frames", "runs"."end_frame", "runs"."user_id", "runs"."api_key", "runs"."webhook", "runs"."webhook_host", "runs"."webhook_depth", "runs"."cron_id", "runs"."cancel_reason", "runs"."call_id", "runs"."waiting_for", "runs"."trace_origin", "runs"."lease_until", "runs"."cancelled", "runs"."claim_log", traces.trace_id, traces.tokens_in, traces.tokens_out, traces.cost_usd
+    from (select run_id from (select run_id from runs where deployment = (select ?) and (status = (select ?) and waiting_for is not null) and status = (select ?)
+      order by created_at desc, run_id desc limit (select ?)) as "pending") as found join runs on runs.run_id = found.run_id
+    left join traces on traces.trace_id = runs.run_id
+    order by runs.created_at desc, runs.run_id desc limit (select ?)
+--   CO-ROUTINE pending
+--     SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
+--   SCAN pending
+--   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--   SEARCH traces USING INDEX sqlite_autoindex_traces_1 (trace_id=?) LEFT-JOIN
+--   USE TEMP B-TREE FOR ORDER BY
+
+-- searchRuns ({"statuses":["error"],"conditions":["min_active_ms","error_type","moving"],"narrow":false})
+-- (deployment text, min_active_ms double precision, error_type text, pending text, error text, limit bigint, limit bigint)
+select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph_id", "runs"."seq", "runs"."created_at", "runs"."updated_at", "runs"."status", "runs"."metadata", "runs"."multitask_strategy", "runs"."attempt", "runs"."claims", "runs"."claim_number", "runs"."stateless", "runs"."started_at", "runs"."ended_at", "runs"."error", "runs"."has_frames", "runs"."end_frame", "runs"."user_id", "runs"."api_key", "runs"."webhook", "runs"."webhook_host", "runs"."webhook_depth", "runs"."cron_id", "runs"."cancel_reason", "runs"."call_id", "runs"."waiting_for", "runs"."trace_origin", "runs"."lease_until", "runs"."cancelled", "runs"."claim_log", traces.trace_id, traces.tokens_in, traces.tokens_out, traces.cost_usd
+    from (select run_id from (select run_id from runs where deployment = (select ?) and coalesce((select t.active_ms from run_traces t where t.run_id = runs.run_id), ended_at - started_at) >= (select ?) and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(runs.error) m
+      where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
+        when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
+        when 'list' then m.type = 'array'
+        else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
+      end)) and not (status = (select ?) and waiting_for is not null) and status = (select ?)
+      order by created_at desc, run_id desc limit (select ?)) as "error") as found join runs on runs.run_id = found.run_id
+    left join traces on traces.trace_id = runs.run_id
+    order by runs.created_at desc, runs.run_id desc limit (select ?)
+-- Postgres:
+select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph_id", "runs"."seq", "runs"."created_at", "runs"."updated_at", "runs"."status", "runs"."metadata", "runs"."multitask_strategy", "runs"."attempt", "runs"."claims", "runs"."claim_number", "runs"."stateless", "runs"."started_at", "runs"."ended_at", "runs"."error", "runs"."has_frames", "runs"."end_frame", "runs"."user_id", "runs"."api_key", "runs"."webhook", "runs"."webhook_host", "runs"."webhook_depth", "runs"."cron_id", "runs"."cancel_reason", "runs"."call_id", "runs"."waiting_for", "runs"."trace_origin", "runs"."lease_until", "runs"."cancelled", "runs"."claim_log", traces.trace_id, traces.tokens_in, traces.tokens_out, traces.cost_usd
+    from (select run_id from (select run_id from runs where deployment = $1::text and coalesce((select t.active_ms from run_traces t where t.run_id = runs.run_id), ended_at - started_at) >= $2::double precision and not exists (select 1 from json_array_elements(replace(replace(replace($3::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
+      select 1 from json_each(replace(replace(replace(runs.error, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
+        when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
+        when 'list' then json_typeof(m.value) = 'array'
+        else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
+          where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
+      end)) and not (status = $4::text and waiting_for is not null) and status = $5::text
+      order by created_at desc, run_id desc limit $6::bigint) as "error") as found join runs on runs.run_id = found.run_id
+    left join traces on traces.trace_id = runs.run_id
+    order by runs.created_at desc, runs.run_id desc limit $7::bigint
+--   CO-ROUTINE error
+--     SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
+--     CORRELATED SCALAR SUBQUERY
+--       SEARCH t USING PRIMARY KEY (run_id=?)
+--     CORRELATED SCALAR SUBQUERY
+--       SCAN c VIRTUAL TABLE INDEX 1:
+--       CORRELATED SCALAR SUBQUERY
+--         SCAN m VIRTUAL TABLE INDEX 1:
+--         CORRELATED SCALAR SUBQUERY
+--           SCAN e VIRTUAL TABLE INDEX 1:
+--   SCAN error
+--   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--   SEARCH traces USING INDEX sqlite_autoindex_traces_1 (trace_id=?) LEFT-JOIN
+--   USE TEMP B-TREE FOR ORDER BY
+
 -- selectLastTested ({"statuses":["pending","success"],"conditions":["after"],"narrow":false})
 -- (deployment text, after_created_at bigint, after_id text, pending text, deployment text, after_created_at bigint, after_id text, success text)
 

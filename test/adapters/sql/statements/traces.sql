@@ -100,9 +100,9 @@ select "run_traces"."run_id", "run_traces"."thread_id", "run_traces"."graph_id",
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?) LEFT-JOIN
 
 -- searchTraces ({"conditions":["tool","status","metadata","filter","after","tested"]})
--- (deployment text, tool text, status text, metadata text, filter text, filter text, after_started_at bigint, after_id text, tested_started_at bigint, tested_id text, limit bigint)
+-- (deployment text, tool text, statuses text, metadata text, filter text, filter text, after_started_at bigint, after_id text, tested_started_at bigint, tested_id text, limit bigint)
 select "run_traces"."run_id", "run_traces"."thread_id", "run_traces"."graph_id", "run_traces"."assistant_id", "run_traces"."cron_id", "run_traces"."user_id", "run_traces"."source", "run_traces"."created_at", "run_traces"."started_at", "run_traces"."ended_at", "run_traces"."active_ms", "run_traces"."failed", "run_traces"."error_type", "run_traces"."names", "run_traces"."head", case when run_traces.ended_at is null then coalesce(runs.status, run_traces.status) else run_traces.status end as status,
-  case when (runs.status = 'pending' and runs.waiting_for is not null) then 1 else 0 end as waiting from run_traces left join runs on runs.run_id = run_traces.run_id where run_traces.deployment = (select ?) and instr(run_traces.names, (select ?)) > 0 and case when run_traces.ended_at is null then coalesce(runs.status, run_traces.status) else run_traces.status end = (select ?) and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(coalesce(runs.metadata, run_traces.visible, '{}')) m
+  case when (runs.status = 'pending' and runs.waiting_for is not null) then 1 else 0 end as waiting from run_traces left join runs on runs.run_id = run_traces.run_id where run_traces.deployment = (select ?) and instr(run_traces.names, (select ?)) > 0 and case when run_traces.ended_at is null then coalesce(runs.status, run_traces.status) else run_traces.status end in (select value from json_each((select ?))) and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(coalesce(runs.metadata, run_traces.visible, '{}')) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
@@ -123,7 +123,7 @@ select "run_traces"."run_id", "run_traces"."thread_id", "run_traces"."graph_id",
       end))) end and (run_traces.started_at, run_traces.run_id) < ((select ?), (select ?)) and (run_traces.started_at, run_traces.run_id) >= ((select ?), (select ?)) order by run_traces.started_at desc, run_traces.run_id desc limit (select ?)
 -- Postgres:
 select "run_traces"."run_id", "run_traces"."thread_id", "run_traces"."graph_id", "run_traces"."assistant_id", "run_traces"."cron_id", "run_traces"."user_id", "run_traces"."source", "run_traces"."created_at", "run_traces"."started_at", "run_traces"."ended_at", "run_traces"."active_ms", "run_traces"."failed", "run_traces"."error_type", "run_traces"."names", "run_traces"."head", case when run_traces.ended_at is null then coalesce(runs.status, run_traces.status) else run_traces.status end as status,
-  case when (runs.status = 'pending' and runs.waiting_for is not null) then 1 else 0 end as waiting from run_traces left join runs on runs.run_id = run_traces.run_id where run_traces.deployment = $1::text and strpos(run_traces.names, $2::text) > 0 and case when run_traces.ended_at is null then coalesce(runs.status, run_traces.status) else run_traces.status end = $3::text and not exists (select 1 from json_array_elements(replace(replace(replace($4::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
+  case when (runs.status = 'pending' and runs.waiting_for is not null) then 1 else 0 end as waiting from run_traces left join runs on runs.run_id = run_traces.run_id where run_traces.deployment = $1::text and strpos(run_traces.names, $2::text) > 0 and case when run_traces.ended_at is null then coalesce(runs.status, run_traces.status) else run_traces.status end in (select value collate "C" as value from json_array_elements_text($3::text::json)) and not exists (select 1 from json_array_elements(replace(replace(replace($4::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(coalesce(runs.metadata, run_traces.visible, '{}'), '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
         when 'list' then json_typeof(m.value) = 'array'
@@ -165,6 +165,9 @@ select "run_traces"."run_id", "run_traces"."thread_id", "run_traces"."graph_id",
 --         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?) LEFT-JOIN
+--   LIST SUBQUERY
+--     SCAN json_each VIRTUAL TABLE INDEX 1:
+--     CREATE BLOOM FILTER
 --   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
 --     CORRELATED SCALAR SUBQUERY

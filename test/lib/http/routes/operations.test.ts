@@ -46,6 +46,13 @@ describe("GET /greenroom/runs", () => {
     assert.deepEqual(await find("assistant_id=nobody"), []);
     assert.deepEqual(await find("graph_id=other"), []);
     assert.deepEqual(await find("started_before=2001-01-01"), []);
+    assert.deepEqual(await find("error_type=TypeError"), [r2]);
+    assert.deepEqual(await find("error_type=RangeError"), []);
+    assert.deepEqual((await find("min_active_ms=0")).sort(), [r1, r2, r3].sort(), "r4 has not started");
+    assert.deepEqual(await find("min_active_ms=1000000000"), []);
+    assert.deepEqual(await find("waiting=true"), [], "r4 is delayed, not suspended");
+    assert.equal((await find("waiting=false")).length, 4);
+    assert.deepEqual(await find("error_type=TypeError&min_active_ms=0&waiting=false&status=error"), [r2]);
     assert.deepEqual(await find(`created_after=${all.items[0].created_at}`), [r4]);
     assert.equal((await find(`created_before=${all.items[0].created_at}`)).length, 3);
 
@@ -81,6 +88,8 @@ describe("GET /greenroom/runs", () => {
       of("status", "must be one of pending, running, success, error, timeout, interrupted"),
     );
     assert.deepEqual(await refused("metadata=x"), of("metadata", "must be an object"));
+    assert.deepEqual(await refused("min_active_ms=-1"), of("min_active_ms", "must be at least 0"));
+    assert.deepEqual(await refused("waiting=maybe"), of("waiting", "must be true or false"));
     const nested = of("metadata", "a must be a text, a number, a boolean or null");
     assert.deepEqual(await refused('metadata={"a":{"b":1}}'), nested);
   });

@@ -223,6 +223,8 @@ describe("the list of traces", () => {
       ["failed=true", [second]],
       ["failed=false", succeeded],
       ["status=error", [second]],
+      ["status=error,timeout", [second]],
+      ["status=success&status=error", all],
       ["error_type=TypeError", [second]],
       ["error_type=RangeError", []],
       ["node=answer", all],
