@@ -76,9 +76,23 @@ const CODE_OPTIONS: Readonly<Record<string, JsonSchema | null>> = {
     description: "Get the spans of all runs, whatever `record` says. Default: none.",
   },
   "traces.otel": {
-    type: "boolean",
     description:
       "Exports spans by OTLP, as the variables OTEL_* say. Needs @opentelemetry/sdk-node and @opentelemetry/api. Default: true if OTEL_EXPORTER_OTLP_ENDPOINT is set.",
+    anyOf: [
+      { type: "boolean" },
+      {
+        type: "object",
+        properties: {
+          content: {
+            type: "boolean",
+            default: false,
+            description:
+              "Exports prompts, answers, arguments, results and error messages, as far as `traces.content` has them.",
+          },
+        },
+        additionalProperties: false,
+      },
+    ],
   },
   "webhooks.loopback": null,
   "webhooks.transport": null,

@@ -16,6 +16,7 @@ import {
   valueMatching,
 } from "../../lib/validation.ts";
 import { AGENT_SETTINGS } from "../agents.ts";
+import { type OtelSetting, readOtelSetting } from "./otel.ts";
 
 /** An export of a file. */
 export interface ModuleExport {
@@ -44,8 +45,8 @@ export interface FileConfig {
   readonly modules: Readonly<Partial<Record<ModuleKey, ModuleExport>>>;
   /** The module exports that `traces.sinks` names. The options in `service` omit them. */
   readonly sinks: readonly ModuleExport[];
-  /** Whether the server starts an OTLP exporter: `traces.otel`, which the options in `service` omit. */
-  readonly otel: boolean | undefined;
+  /** The OTLP exporter that the server starts: `traces.otel`, which the options in `service` omit. */
+  readonly otel: OtelSetting | undefined;
   readonly service: Pick<ServiceOptions, ServiceOption>;
   /** What only a configuration in code has. Undefined for a JSON file. */
   readonly code?: ConfigCode;
@@ -349,11 +350,10 @@ function readModules(
   if (isRecord(index) && index.embed === undefined) problems.push("store.index.embed: missing");
   const [paths, rest] = takeAtPath(service, ["traces", "sinks"]);
   const [otel, serviceOptions] = takeAtPath(rest, ["traces", "otel"]);
-  if (otel !== undefined && typeof otel !== "boolean") problems.push("traces.otel: must be true or false");
   return {
     modules: Object.fromEntries(modules),
     sinks: readSinks(paths, file, problems),
-    otel: typeof otel === "boolean" ? otel : undefined,
+    otel: readOtelSetting(otel, problems),
     service: serviceOptions,
   };
 }

@@ -18,9 +18,12 @@ interface SdkModule {
 
 /** A running exporter. */
 interface Exporter {
-  readonly sink: Sink;
   readonly sdk: NodeSdk;
+  readonly createSink: (options: { readonly content: boolean }) => Sink;
 }
+
+/** The option `traces.otel` of the configuration file. */
+export type OtelSetting = boolean | { readonly content: boolean };
 
 /** The exporter of this process. It outlives reloads, because an SDK can be registered once. */
 let exporter: Exporter | undefined;
@@ -30,6 +33,17 @@ const API_PACKAGE = "@opentelemetry/api";
 const DEFAULT_ENDPOINT = "http://localhost:4318";
 /** The time that the last spans have to leave at shutdown. */
 const SHUTDOWN_MS = 5_000;
+
+/** Returns the value of `traces.otel`; undefined without one. Adds to `problems` what is wrong with it. */
+export function readOtelSetting(value: unknown, problems: string[]): OtelSetting | undefined {
+  if (value === undefined || typeof value === "boolean") return value;
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+    const { content = false, ...rest } = value as { readonly content?: unknown };
+    if (typeof content === "boolean" && Object.keys(rest).length === 0) return { content };
+  }
+  problems.push('traces.otel: must be true, false or { "content": true }');
+  return undefined;
+}
 
 /** Returns the URL that spans go to, without a user and password. */
 function readEndpoint(): string {
@@ -47,7 +61,7 @@ async function startExporter(config: string): Promise<Exporter> {
   const isNamed = Boolean(OTEL_SERVICE_NAME) || /(?:^|,)\s*service\.name=/.test(OTEL_RESOURCE_ATTRIBUTES);
   const sdk = new NodeSDK({ ...(isNamed ? {} : { serviceName: "greenroom" }), idGenerator: traceIds() });
   sdk.start();
-  return { sink: otel(), sdk };
+  return { sdk, createSink: otel };
 }
 
 /** The result of `loadExporter`. */
@@ -60,27 +74,29 @@ export interface LoadedExporter {
 }
 
 /**
- * Starts the exporter, at the first call, if `enabled` is true, or if it is undefined and `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Packages
- * that are missing are a problem in the first case and a warning in the second.
+ * Starts the exporter, at the first call, if `setting` asks for one, or if it is undefined and `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
+ * Packages that are missing are a problem in the first case and a warning in the second. Prompts and other content are exported only
+ * with `content: true`.
  */
 export async function loadExporter(
-  enabled: boolean | undefined,
+  setting: OtelSetting | undefined,
   config: string,
   write: Log["write"],
 ): Promise<LoadedExporter> {
   const { OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SDK_DISABLED = "" } = process.env;
-  const isWanted = (enabled ?? Boolean(OTEL_EXPORTER_OTLP_ENDPOINT)) && OTEL_SDK_DISABLED.toLowerCase() !== "true";
+  const isWanted = Boolean(setting ?? OTEL_EXPORTER_OTLP_ENDPOINT) && OTEL_SDK_DISABLED.toLowerCase() !== "true";
+  const content = typeof setting === "object" && setting.content;
   const none = { sinks: [], endpoint: null, problems: [] };
   if (!isWanted) return none;
   try {
     exporter ??= await startExporter(config);
-    return { sinks: [exporter.sink], endpoint: readEndpoint(), problems: [] };
+    return { sinks: [exporter.createSink({ content })], endpoint: readEndpoint(), problems: [] };
   } catch (error) {
     const isMissing = /^(?:ERR_)?MODULE_NOT_FOUND$/.test(String((error as { readonly code?: unknown }).code));
     const reason = isMissing
       ? `needs ${SDK_PACKAGE} and ${API_PACKAGE}: npm install ${SDK_PACKAGE} ${API_PACKAGE}`
       : `the exporter did not start: ${error instanceof Error ? error.message : String(error)}`;
-    if (enabled) return { ...none, problems: [`traces.otel: ${reason}`] };
+    if (setting) return { ...none, problems: [`traces.otel: ${reason}`] };
     write({ level: "warn", message: `OTEL_EXPORTER_OTLP_ENDPOINT: ${reason}` });
     return none;
   }

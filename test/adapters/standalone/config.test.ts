@@ -105,6 +105,24 @@ describe("a configuration file", () => {
     assert.equal((JSON.parse(foundItems) as { items: { key: string }[] }).items[0]?.key, "long");
   });
 
+  it("takes the exporter of traces as a switch, or with content", () => {
+    const read = (otel: unknown) => {
+      using folder = createProject({ graphs, traces: { content: "all", otel } });
+      return readConfig(join(folder.path, "greenroom.json"));
+    };
+    for (const [otel, expected] of [
+      [true, true],
+      [false, false],
+      [{}, { content: false }],
+      [{ content: true }, { content: true }],
+    ] as const) {
+      const config = read(otel);
+      assert.deepEqual([config.otel, config.problems, config.service.traces], [expected, [], { content: "all" }]);
+    }
+    for (const wrong of ["yes", null, [], { contents: true }, { content: 1 }])
+      assert.deepEqual(read(wrong).problems, ['traces.otel: must be true, false or { "content": true }']);
+  });
+
   it("takes redact and the sinks of traces from files", async () => {
     const source =
       "export const redact = () => undefined;\nexport const sink = { onSpanEnded() {} };\nexport const no = 1;\n";
