@@ -31,6 +31,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "npm install @copilotkit/": "test/browser/copilotkit.test.ts",
   "COPILOTKIT_TELEMETRY_DISABLED=true ": "test/browser/copilotkit.test.ts",
   "npm install @langchain/langgraph-sdk@": "test/repo/docs.node.test.ts",
+  "npm install @opentelemetry/": "test/adapters/standalone/otel.node.test.ts",
   "npm install && npm run build": "scripts/check.ts",
   "node scripts/release.ts ": "test/repo/release.node.test.ts",
   "docker ": "test/e2e/docker.node.test.ts",
