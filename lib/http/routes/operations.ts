@@ -1,6 +1,7 @@
 /** Defines the routes of a deployment over all its threads, which the studio uses, and the schemas of their requests. */
 import * as v from "valibot";
 import type { JsonObject } from "../../json.ts";
+import type { RunListQuery } from "../../runs/search.ts";
 import type { DeliveryState } from "../../storage/mod.ts";
 import * as parse from "../parse.ts";
 import { acceptedResponse, type HeaderValues, jsonResponse, noContentResponse } from "../respond.ts";
@@ -30,7 +31,9 @@ const deliveryState = parse.oneOf(["pending", "delivered", "failed"] satisfies D
 const minimum = v.pipe(v.number("must be a number"), v.finite("must be finite"), v.minValue(0, "must be at least 0"));
 
 /** The filters and the page of lists of runs and of their traces. */
-export const runListFields = {
+export const runListFields: {
+  readonly [Name in keyof RunListQuery]-?: v.GenericSchema<RunListQuery[Name] | undefined>;
+} = {
   status: v.optional(parse.listSchema(parse.runStatus)),
   waiting: parse.withDescription(v.optional(parse.flag), "Only suspended runs, or only others"),
   assistant_id: v.optional(parse.assistantId),
@@ -38,8 +41,11 @@ export const runListFields = {
   thread_id: v.optional(parse.uuid),
   cron_id: v.optional(parse.uuid),
   user_id: v.optional(parse.name),
-  error_type: v.optional(parse.name),
-  min_active_ms: v.optional(minimum) as v.GenericSchema<number | undefined>,
+  error_type: parse.withDescription(v.optional(parse.name), "The name of the error that ended the run: `TypeError`"),
+  min_active_ms: parse.withDescription(
+    v.optional(minimum) as v.GenericSchema<number | undefined>,
+    "The time in which the run executed, without queues and suspensions",
+  ),
   metadata: v.optional(objectText) as v.GenericSchema<JsonObject | undefined>,
   created_after: v.optional(parse.name),
   created_before: v.optional(parse.name),
@@ -47,7 +53,7 @@ export const runListFields = {
   started_before: v.optional(parse.name),
   limit: limitField(50, 1000),
   cursor,
-} as const;
+};
 
 /** GET /greenroom/runs */
 const runListQuery = v.object(runListFields);

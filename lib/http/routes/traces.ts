@@ -19,11 +19,11 @@ const listQuery = v.object({
     v.optional(parse.flag),
     "Only runs that ended with `error` or `timeout`, or only others",
   ),
-  min_tokens: v.optional(parse.integer(0, Number.MAX_SAFE_INTEGER)),
-  node: v.optional(parse.name),
-  tool: v.optional(parse.name),
-  model: v.optional(parse.name),
-  source: v.optional(parse.oneOf(TRACE_SOURCES)),
+  min_tokens: parse.withDescription(v.optional(parse.integer(0, Number.MAX_SAFE_INTEGER)), "Tokens in and out"),
+  node: parse.withDescription(v.optional(parse.name), "The name of a node that was executed"),
+  tool: parse.withDescription(v.optional(parse.name), "The name of a tool that was called"),
+  model: parse.withDescription(v.optional(parse.name), "The name of a model that was called"),
+  source: parse.withDescription(v.optional(parse.oneOf(TRACE_SOURCES)), "The way in which the run was created"),
 });
 
 const defineRoute = createRouteGroup({ tag: "Traces", group: "operations", issues: "query", strict_query: true });

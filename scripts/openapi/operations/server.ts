@@ -41,8 +41,8 @@ export const serverTexts: OperationTexts = {
 export const operationTexts: OperationTexts = {
   "get /greenroom/runs": {
     description:
-      "Returns the runs of all threads that match all filters, with their usage. Send `next` as `cursor` for the next page.",
-    query: { status: ["success", "error"], limit: 10 },
+      "Returns the runs of all threads that match all filters, with their usage. Status and time of creation are indexed; other filters test at most 5,000 runs of each status for each call, so a page may be short. Send `next` as `cursor` for the next page.",
+    query: { status: ["success", "error"], waiting: false, limit: 10 },
   },
   "get /greenroom/runs/stats": {
     description:
