@@ -46,7 +46,7 @@ const KEPT = listSection("Stays when the thread is deleted");
 const TECHNICAL: Readonly<Record<string, string>> = {
   threads:
     "deployment thread_id created_at updated_at state_updated_at graph_id status head hidden all_events revision slot_token slot_until last_run run_count claim_count ttl_strategy ttl_ms pruned_at",
-  runs: "run_id deployment thread_id seq assistant_id graph_id status multitask_strategy stateless attempt claims counts_as_attempt claim_number due_at lease_token lease_until cancelled has_checkpoint progressed has_frames has_idempotency_key created_at updated_at started_at ended_at end_frame feedback webhook_host webhook_depth cron_id claim_log call_id resume_targets",
+  runs: "run_id deployment thread_id seq assistant_id assistant_version graph_id status multitask_strategy stateless attempt claims counts_as_attempt claim_number due_at lease_token lease_until cancelled has_checkpoint progressed has_frames has_idempotency_key created_at updated_at started_at ended_at end_frame feedback webhook_host webhook_depth cron_id claim_log call_id resume_targets",
   run_frames: "run_id first_id last_id size",
   thread_events: "deployment thread_id first_seq last_seq run_id methods size created_at",
   checkpoints: "deployment thread_id ns checkpoint_id seq run_id parent_id type versions created_at",
@@ -63,7 +63,7 @@ const TECHNICAL: Readonly<Record<string, string>> = {
   run_trace_parts: "run_id part",
   run_trace_contents: "run_id hash",
   webhook_deliveries:
-    "delivery_id deployment host depth state attempts series_attempts due_at claim_token claimed_until sent_at created_at thread_id assistant_id status multitask_strategy attempt stateless run_created_at started_at ended_at values_omitted run_id",
+    "delivery_id deployment host depth state attempts series_attempts due_at claim_token claimed_until sent_at created_at thread_id assistant_id assistant_version status multitask_strategy attempt stateless run_created_at started_at ended_at values_omitted run_id",
   delivery_attempts: "delivery_id number at status duration_ms address",
   feedback: "id run_id workspace_id project_id thread_id key source run_started_at created_at modified_at",
   traces: "trace_id deployment thread_id workspace_id project_id started_at counted tokens_in tokens_out cost_usd",
