@@ -110,7 +110,18 @@ describe("service.as", () => {
     await using world = await customWorld({ on: { threads: owning } });
     const { service } = world.it;
     const bob = service.as({ user: createUser("bob") });
-    const names = ["agent", "assistants", "calls", "crons", "feedback", "runs", "store", "threads", "webhooks"];
+    const names = [
+      "agent",
+      "assistants",
+      "calls",
+      "crons",
+      "feedback",
+      "runs",
+      "store",
+      "threads",
+      "traces",
+      "webhooks",
+    ];
     assert.deepEqual(Object.keys(bob).sort(), names);
     assert.equal("permit" in bob.runs, false);
     const origin = { assistants: { deployment: "other" }, user: createUser("ann"), user_id: "ann" };

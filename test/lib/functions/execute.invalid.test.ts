@@ -55,7 +55,19 @@ describe("a function without types", () => {
       keys,
       [
         ...["ask", "assistant_id", "attempt", "command", "config", "context", "emit", "graph_id", "input", "interrupt"],
-        ...["messages", "metadata", "run_id", "signal", "sleep", "spend", "state", "stateless", "step", "store"],
+        ...[
+          "messages",
+          "metadata",
+          "run_id",
+          "signal",
+          "sleep",
+          "span",
+          "spend",
+          "state",
+          "stateless",
+          "step",
+          "store",
+        ],
         ...["thread_id", "user", "wait"],
       ].sort(),
     );

@@ -188,7 +188,8 @@ describe("responses", () => {
     ]) {
       assert.ok(lines.includes(line), line);
     }
-    const sample = /^greenroom_[a-z_]+(\{[a-z]+="[a-z_]+"\})? \d+(\.\d+)?$/;
+    const label = String.raw`[a-z]+="(?:[^"\\\n]|\\["\\n])*"`;
+    const sample = new RegExp(`^greenroom_[a-z_]+(\\{${label}(,${label})*\\})? \\d+(\\.\\d+)?$`);
     for (const line of lines)
       assert.match(line, line.startsWith("#") ? /^# (HELP|TYPE) greenroom_[a-z_]+ .+$/ : sample);
     const json = await service.send("GET", "/metrics?format=json");

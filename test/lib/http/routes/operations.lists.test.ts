@@ -316,7 +316,7 @@ describe("retention", () => {
       stateless_before: now - 2_000,
       frames_before: now - 3_000,
       keys_before: now - 86_400_000,
-      features: { feedback: now - 4_000, webhooks: now - 30 * 86_400_000 },
+      features: { feedback: now - 4_000, webhooks: now - 30 * 86_400_000, traces: now - 7 * 86_400_000 },
       now,
     });
     assert.ok(limit && limit > 0);

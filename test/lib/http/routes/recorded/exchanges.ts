@@ -324,7 +324,38 @@ async function recordChat(send: Send): Promise<void> {
   }
 }
 
+/** Records the trace of a run of the function `chat`, which is ended when it is read. */
+async function recordTraces(send: Send): Promise<void> {
+  const run = JSON.parse(await send("POST", "/threads", { metadata: { topic: "trace" } })) as { thread_id: string };
+  const { thread_id } = run;
+  await send("POST", `/threads/${thread_id}/runs/wait`, { assistant_id: "chat", input: human("Trace", "t1") });
+  const { run_id } = (
+    JSON.parse(await send("GET", `/threads/${thread_id}/runs`)) as { readonly run_id: string }[]
+  )[0] as { readonly run_id: string };
+  for (const path of [`/threads/${thread_id}/runs/${run_id}/trace`, `/greenroom/traces/${run_id}`]) {
+    await send("GET", path);
+    await send("GET", `${path}?content=false`);
+    await send("GET", `${path}?content=maybe`);
+    await send("GET", `${path}/stream`);
+  }
+  await send("GET", `/greenroom/traces?thread_id=${thread_id}&failed=false&node=none&limit=2`);
+  await send("GET", `/greenroom/traces?thread_id=${thread_id}`);
+  await send("GET", "/greenroom/traces?limit=0&source=nowhere");
+  await send("DELETE", `/threads/${thread_id}/runs/${run_id}/trace`);
+  await send("GET", `/threads/${thread_id}/runs/${run_id}/trace`);
+  await send("DELETE", `/threads/${ABSENT}/runs/${run_id}/trace`);
+}
+
+/** Ids of spans and traces, and the times of spans. */
+const TRACE_MEMBERS = /"(?:span_id|parent_id|trace_id)":"[0-9a-f]+"|"[a-z_]+_ms":-?[\d.]+/g;
+
 const TIMES = /"timestamp":\d+|"(?:created|started|ended)_at":"[^"]*"/g;
+
+/** Returns the body without the times and ids that differ: runs of the event protocol and steps execute while the clock moves. */
+function readBody(path: string, text: string): string {
+  const omitted = path.includes("/trace") ? TRACE_MEMBERS : path.includes(V2) || path.endsWith("/steps") ? TIMES : null;
+  return omitted ? text.replace(omitted, (member) => member.replace(/:.*/, ":0")) : text;
+}
 
 /** Records all exchanges and returns them. */
 export async function converse(): Promise<Exchange[]> {
@@ -367,11 +398,7 @@ export async function converse(): Promise<Exchange[]> {
       request: steady(`${method} ${path}${bodyText === undefined ? "" : ` ${bodyText}`}`),
       status: response.status,
       headers: Object.fromEntries(stableHeaders),
-      // Runs of the event protocol and steps execute while the clock moves.
-      body:
-        path.includes(V2) || path.endsWith("/steps")
-          ? steady(text).replace(TIMES, (time) => time.replace(/:.*/, ":0"))
-          : steady(text),
+      body: readBody(path, steady(text)),
     });
     return text;
   }
@@ -394,5 +421,6 @@ export async function converse(): Promise<Exchange[]> {
   await events(send, read);
   await recordChat(send);
   await recordAgui(send);
+  await recordTraces(send);
   return exchanges;
 }
