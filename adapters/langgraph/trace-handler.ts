@@ -25,11 +25,14 @@ export interface TraceHandler {
  *
  * @example
  * ```ts
+ * import type { BaseChatModel } from "@langchain/core/language_models/chat_models";
  * import type { FunctionJob } from "greenroom";
  * import { traceHandler } from "greenroom/langgraph";
  *
+ * declare const chatModel: BaseChatModel;
+ *
  * export const summarize = async (job: FunctionJob) => {
- *   const reply = await model.invoke("Sum it up", { callbacks: [traceHandler(job)], signal: job.signal });
+ *   const reply = await chatModel.invoke("Sum it up", { callbacks: [traceHandler(job)], signal: job.signal });
  *   return reply.text;
  * };
  * ```
