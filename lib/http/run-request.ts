@@ -3,6 +3,7 @@ import * as v from "valibot";
 import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { CHOICES, type RunCreate, type RunOrigin } from "../runs/mod.ts";
 import type { TraceSource } from "../storage/mod.ts";
+import { parseTraceParent } from "../traces/ids.ts";
 import { MAX_URL_LENGTH } from "../webhooks/policy.ts";
 import * as parse from "./parse.ts";
 import { readIdempotencyKey, readWebhookDepth } from "./request.ts";
@@ -115,10 +116,28 @@ export const runCreate: parse.FieldSchema<RunCreate> = v.object({
 export const revalidateRun = (run: RunCreate): RunCreate =>
   parse.readObject(new TextEncoder().encode(JSON.stringify(run)), runCreate);
 
-/** A trace context that precedes that of the headers, such as that of a message. */
+/** A trace context as a message has it. */
 export interface TraceContext {
   readonly traceparent?: unknown;
   readonly tracestate?: unknown;
+}
+
+/** The trace contexts of a message: one that precedes that of the headers, and one that follows it. */
+interface MessageContexts {
+  readonly first?: TraceContext;
+  readonly last?: TraceContext;
+}
+
+/** Returns the first trace context that is well-formed; an empty object for none. */
+function findTraceContext(contexts: readonly (TraceContext | undefined)[]): {
+  readonly traceparent?: string;
+  readonly tracestate?: string;
+} {
+  for (const { traceparent, tracestate } of contexts.filter((context) => context !== undefined)) {
+    if (typeof traceparent !== "string" || !parseTraceParent(traceparent)) continue;
+    return { traceparent, ...(typeof tracestate === "string" ? { tracestate } : {}) };
+  }
+  return {};
 }
 
 /**
@@ -129,15 +148,11 @@ export interface TraceContext {
 export function readRunOriginFromHeaders(
   { request, handler, request_id, route }: RequestContext,
   source: TraceSource,
-  message: TraceContext = {},
+  { first, last }: MessageContexts = {},
 ): RunOrigin {
   const { headers } = request;
   const webhook_depth = readWebhookDepth(headers);
-  const { traceparent, tracestate } = message;
-  const context =
-    typeof traceparent === "string"
-      ? { traceparent, tracestate }
-      : { traceparent: headers.get("traceparent") ?? undefined, tracestate: headers.get("tracestate") };
+  const header = { traceparent: headers.get("traceparent"), tracestate: headers.get("tracestate") };
   return {
     configurable: handler.copyHeaders(headers),
     webhook_depth,
@@ -145,8 +160,7 @@ export function readRunOriginFromHeaders(
     trace: {
       source: webhook_depth > 0 ? "webhook" : source,
       ...{ route, request_id },
-      ...(context.traceparent === undefined ? {} : { traceparent: context.traceparent }),
-      ...(typeof context.tracestate === "string" ? { tracestate: context.tracestate } : {}),
+      ...findTraceContext([first, header, last]),
     },
   };
 }

@@ -29,7 +29,7 @@ import {
   type ScopedOrigin,
   validateRunRequest,
 } from "./request.ts";
-import { interruptAnsweredError } from "./resume.ts";
+import { type BoundResume, interruptAnsweredError } from "./resume.ts";
 import { ResumeBinder } from "./resume-binder.ts";
 
 export interface CreateOptions {
@@ -201,7 +201,12 @@ class RunResolver {
     const graph = this.#hostedGraphs.get(graph_id);
     if (!graph) throw notFoundError("graph", graph_id);
     const { schemas } = graph;
-    const noThread = { thread: null, start_checkpoint: null, resume_targets: [] };
+    const noThread = {
+      thread: null,
+      start_checkpoint: null,
+      resume_targets: [],
+      run_feature_fields: run.run_feature_fields,
+    };
     /** Returns the run with assistant, time and these members. */
     const complete = (threadMembers: Pick<ResolvedRun, keyof typeof noThread>): ResolvedRun => ({
       ...run,
@@ -254,10 +259,12 @@ class RunResolver {
    * (another caller's id), `checkpoint_not_found`, and what `bind` throws.
    */
   async #resolveThread(
-    { scope, request }: DescribedRun,
+    { scope, request, run_feature_fields }: DescribedRun,
     thread_id: string,
     { graph_id }: AssistantRow,
-  ): Promise<Pick<ResolvedRun, "thread" | "start_checkpoint" | "request" | "resume_targets" | "asks">> {
+  ): Promise<
+    Pick<ResolvedRun, "thread" | "start_checkpoint" | "request" | "resume_targets" | "asks" | "run_feature_fields">
+  > {
     const { storage, scope: deploymentScope } = this.#options;
     const id = thread_id.toLowerCase();
     const requestedCheckpoint = findRequestedCheckpoint(request);
@@ -284,7 +291,13 @@ class RunResolver {
     const resumeRequest = { thread_id, thread, start_checkpoint: startCheckpoint, request, requires_ids };
     const isResume = request.command?.resume !== undefined;
     const boundResume = isResume ? await this.#resumeBinder.bind(resumeRequest) : { request, resume_targets: [] };
-    return { thread, start_checkpoint: startCheckpoint, ...boundResume };
+    const { resumed_run_id, ...resume }: BoundResume = boundResume;
+    const state = { thread, checkpoint: startCheckpoint && checkpoint, resumed_run_id };
+    const mayHaveLinks = state.checkpoint ?? resumed_run_id;
+    const fields = mayHaveLinks
+      ? (await import("./trace-links.ts")).addTraceLinks(run_feature_fields, state)
+      : run_feature_fields;
+    return { thread, start_checkpoint: startCheckpoint, run_feature_fields: fields, ...resume };
   }
 }
 

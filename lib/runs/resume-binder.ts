@@ -56,7 +56,7 @@ export class ResumeBinder {
       const interrupts = state?.interrupts.filter(({ response_schema }) => response_schema !== undefined) ?? [];
       if (boundResume && interrupts.length > 0)
         (await import("./schemas.ts")).requireAnswersFit(boundResume, interrupts);
-      if (boundResume) return { ...boundResume, asks: findAsks(boundResume, state?.interrupts ?? []) };
+      if (boundResume) return { ...boundResume, ...findAskingRun(boundResume, state) };
     } catch (error) {
       // The run fails with the same error, before anything can use its resume value.
       if (error instanceof StateReadError) return { request, resume_targets: [] };
@@ -131,10 +131,17 @@ export class ResumeBinder {
   }
 }
 
-/** Returns the interrupts that the resume value is for and that an `ask` has raised: only those have a name. */
-function findAsks({ resume_targets }: BoundResume, interrupts: readonly Interrupt[]): readonly Interrupt[] {
+/**
+ * Returns the interrupts that the resume value is for and that an `ask` has raised: only those have a name. Without any, returns the run
+ * that waits, if it is known.
+ */
+function findAskingRun(
+  { resume_targets }: BoundResume,
+  state: PendingState | null,
+): Pick<BoundResume, "asks" | "resumed_run_id"> {
   const ids = new Set(resume_targets.map(({ interrupt_id }) => interrupt_id));
-  return interrupts.filter(({ id, name }) => ids.has(id) && typeof name === "string");
+  const asks = (state?.interrupts ?? []).filter(({ id, name }) => ids.has(id) && typeof name === "string");
+  return { asks, resumed_run_id: asks.length > 0 ? undefined : state?.run_id };
 }
 
 /** Returns a state that waits for these interrupts at a checkpoint in the root namespace, without a breakpoint. */
@@ -153,5 +160,6 @@ function findPendingState(state: ThreadState | null, head: string | null, isHead
   const { checkpoint_ns: ns, checkpoint_id } = state.checkpoint;
   const hasNextStep = state.next.length > 0 && state.tasks.every(({ error }) => error === null);
   const isBreakpoint = isHeadFinal && ns === "" && checkpoint_id === head && hasNextStep;
-  return { checkpoint: { ns, checkpoint_id }, interrupts: state.interrupts, isBreakpoint };
+  const run_id = state.metadata?.["run_id"] as string | undefined;
+  return { checkpoint: { ns, checkpoint_id }, interrupts: state.interrupts, isBreakpoint, run_id };
 }

@@ -12,6 +12,8 @@ export interface PendingState {
   readonly interrupts: readonly Interrupt[];
   /** True if its run stopped at a breakpoint. */
   readonly isBreakpoint: boolean;
+  /** The run that has stopped there, if it is known. */
+  readonly run_id?: string | undefined;
 }
 
 /** A request with the interrupts that its resume value is for. */
@@ -20,6 +22,8 @@ export interface BoundResume {
   readonly resume_targets: readonly InterruptRef[];
   /** The targets that are asks of the durable call that the run continues. */
   readonly asks?: readonly Interrupt[];
+  /** The run that waits for the answer, if it is known. The journal has that of an ask. */
+  readonly resumed_run_id?: string | undefined;
 }
 
 /** Returns the name of an interrupt in its thread. Two interrupts of a task may share it, but only one of them is pending. */

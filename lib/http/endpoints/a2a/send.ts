@@ -162,7 +162,7 @@ export async function sendMessage(requestContext: SendContext): Promise<Response
   const { thread_id, firstRun } = plannedRun;
   const taskMembers = firstRun ? { task_id: firstRun.run_id } : {};
   const origin: RunOrigin = {
-    ...readRunOriginFromHeaders(context, "a2a", headers.has("traceparent") ? {} : (message.metadata ?? {})),
+    ...readRunOriginFromHeaders(context, "a2a", { last: message.metadata ?? {} }),
     ...plannedRun.origin,
     ...(push ? { push: { ...push, ...taskMembers } } : {}),
   };

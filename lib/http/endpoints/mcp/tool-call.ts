@@ -324,7 +324,7 @@ async function startRun(
   return await context.resources.runs.wait(
     thread_id,
     { ...run, ...disconnect },
-    { ...readRunOriginFromHeaders(context, "mcp", toolCall.request.trace), ...origin },
+    { ...readRunOriginFromHeaders(context, "mcp", { first: toolCall.request.trace }), ...origin },
   );
 }
 
