@@ -150,7 +150,7 @@ const ALLOWED = [
     may: [
       "^adapters/langgraph/",
       "^lib/executor/(?:mod|agent-schemas|agent-types|contract|content-blocks|job-checkpoints|job-request|journal|json-schemas|model-params|option-names|schema-check|schema-problems|step-names)\\.ts$",
-      "^lib/functions/(?:open-streams|operations|span-context|span-method|span-storage)\\.ts$",
+      "^lib/functions/(?:function-job|open-streams|operations|span-context|span-method|span-storage)\\.ts$",
       inLib("environment", "errors", "json"),
       npm("@langchain/[^/]+"),
       node("module"),

@@ -1,12 +1,12 @@
 /** The options of a service, and their validation. */
 import { findAuthProblems } from "./auth/custom.ts";
 import type { AuthOptions } from "./auth/principal.ts";
-import type { Prices } from "./engine/event-mapper.ts";
 import type { FinishedRun } from "./engine/finished-runs.ts";
 import type { Environment } from "./environment.ts";
 import { ConfigError } from "./errors.ts";
 import type { Graphs } from "./executor/agent-types.ts";
 import type { Executor } from "./executor/contract.ts";
+import type { Prices } from "./executor/model-usage.ts";
 import { isObject } from "./json.ts";
 import { type HttpOptions, httpSchema } from "./options/http.ts";
 import { type IdentityStore, UUID } from "./storage/identity.ts";

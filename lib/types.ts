@@ -34,7 +34,6 @@ export type { CRON_RUN_OPTIONS, CronRunOptions } from "./crons/cron-run.ts";
 export type { CronDetail, CronFirings, Firing, SchedulePreview } from "./crons/firings.ts";
 export type { CronCounters } from "./crons/loop.ts";
 export type { Cron, CronCreate, CronPatch, CronSearch, Crons, CronTiming } from "./crons/mod.ts";
-export type { Prices } from "./engine/event-mapper.ts";
 export type { FinishedRun } from "./engine/finished-runs.ts";
 export type { WorkerCounters } from "./engine/worker.ts";
 export type { Environment, KeepAlive, LogRecord } from "./environment.ts";
@@ -112,6 +111,7 @@ export type {
   ToolRoleMessage,
   UsageMetadata,
 } from "./executor/message-types.ts";
+export type { Prices } from "./executor/model-usage.ts";
 export type { CheckedDuration, Duration, DurationError, DurationPart, StepName } from "./executor/step-names.ts";
 export type {
   Feedback,
@@ -224,7 +224,7 @@ export type {
 export type { HistogramFamily, HistogramSample } from "./traces/histograms.ts";
 export type { Redact, RedactedSpan, TraceOptions, TraceParentMode, TraceSampling } from "./traces/options.ts";
 export type { RunTrace, TraceFeedback, TraceSegment } from "./traces/run-trace.ts";
-export type { TraceCounters, TracedAttempt, TracedFeedback, TraceSink } from "./traces/sinks.ts";
+export type { SpanPlace, TraceCounters, TracedAttempt, TracedFeedback, TraceSink } from "./traces/sinks.ts";
 export type { TraceListing, TraceListQuery, TraceRead, Traces } from "./traces/traces.ts";
 export type { Usage, UsageReport, UsageRequest } from "./usage/mod.ts";
 export type { Stride, UsageDimensions, UsageRecord } from "./usage/report.ts";

@@ -137,12 +137,12 @@ export async function measureCode(root: string): Promise<Figure[]> {
     { title: "Lines of README.md", limit: 150, value: read("README.md").trimEnd().split("\n").length },
     {
       title: "Bytes of lib/mod.ts, minified, with its static imports",
-      limit: 275_500,
+      limit: 276_000,
       value: await measureBundle(root, ["lib/mod.ts"]),
     },
     {
       title: "Bytes of lib/mod.ts and createHandler, the same way",
-      limit: 330_000,
+      limit: 331_000,
       value: await measureBundle(root, ["lib/mod.ts", "lib/http/handler.ts"]),
     },
   ];

@@ -3,7 +3,6 @@
  * their nodes, which LangChain reports to callbacks.
  */
 import type { EndedSpan, RecordedValue, SpanResult, StartedSpan, TraceRecorder } from "../../lib/executor/contract.ts";
-import { OpenStreams } from "../../lib/functions/open-streams.ts";
 import type { ContextStorage, SpanContext } from "../../lib/functions/span-context.ts";
 import {
   type ChainStart,
@@ -25,7 +24,8 @@ import {
   type TaskPlace,
 } from "./langgraph-internals.ts";
 import { readModelEnd, readModelStart, sumUsage } from "./model-details.ts";
-import type { ModelMessage, ModelOutput, ModelUsageCollector } from "./model-usage.ts";
+import type { CountedMessage, ModelOutput, ModelUsageCollector } from "./model-usage.ts";
+import { NodeContexts } from "./node-contexts.ts";
 import { serializeMetadata } from "./serialize.ts";
 
 /** The span under which the runs of a task lie: that of its node, or of the graph that is the node. */
@@ -48,6 +48,12 @@ interface CallbackRun {
   /** The task that ends with the run. */
   readonly task?: TaskSpan;
   hasToken?: boolean;
+}
+
+/** The span in which a run lies, and the signal that stops it. */
+interface ParentSpan {
+  readonly span_id: string | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** The node of an attempt that has started. */
@@ -114,7 +120,7 @@ export class GraphSpans {
   readonly #stopped: AbortSignal;
   readonly #hasCheckpoints: boolean;
   readonly #findOuterSpan: () => string | undefined;
-  readonly #storage: ContextStorage<SpanContext> | null;
+  readonly #contexts: NodeContexts;
   readonly #tasks = new Map<string, TaskSpan>();
   readonly #runs = new Map<string, CallbackRun>();
 
@@ -126,7 +132,12 @@ export class GraphSpans {
     findOuterSpan = () => undefined,
     storage = null,
   }: GraphSpansOptions) {
-    this.#storage = storage;
+    this.#contexts = new NodeContexts({
+      ...{ trace, storage },
+      findRunSpan: () => this.#findRunSpan(),
+      isStopped: () => stopped.aborted,
+      toFailure: (error) => this.#toFailure(error, undefined),
+    });
     this.#findOuterSpan = findOuterSpan;
     this.#trace = trace;
     this.#usage = usage;
@@ -147,7 +158,7 @@ export class GraphSpans {
   }
 
   /** Ends the span of a node that has returned. The messages are those that it has written without a model call. */
-  endNode({ span_id, task }: StartedNode, output: unknown, messages: readonly ModelMessage[]): void {
+  endNode({ span_id, task }: StartedNode, output: unknown, messages: readonly CountedMessage[]): void {
     task.isOpen = false;
     this.#trace.end(span_id, { status: "ok", output: toCopier(output), ...sumUsage(messages) });
   }
@@ -160,22 +171,23 @@ export class GraphSpans {
 
   /** Calls the work of a node. What it calls beside LangChain, such as the AI SDK, is recorded under the run that calls it. */
   runNode<Result>({ span_id }: StartedNode, work: () => Result): Result {
-    const trace = this.#trace;
-    const runWork = (): Result => (trace.runIn ? trace.runIn(span_id, work) : work());
-    if (!this.#storage) return runWork();
-    const context: SpanContext = {
-      trace: this.#trace,
-      findSpan: () => this.#findCurrentSpan() ?? span_id,
-      isStopped: () => this.#stopped.aborted,
-      streams: new OpenStreams(),
-    };
-    return this.#storage.run(context, runWork);
+    return this.#contexts.runNode(span_id, work);
+  }
+
+  /** Returns the `traceparent` of a span; undefined if none is handed on. */
+  formatTraceParent(span_id: string): string | undefined {
+    return this.#trace.formatTraceParent?.(span_id);
+  }
+
+  /** Returns the span of the task with this config. */
+  findTaskSpan(config: NodeConfig): string | undefined {
+    return this.#tasks.get(readTaskPlace(config).ns)?.span_id;
   }
 
   /** Returns the span of the run that the caller is in, by the config that it inherits. */
-  #findCurrentSpan(): string | undefined {
+  #findRunSpan(): string | undefined {
     const config = findInheritedConfig();
-    return config && this.#findParent(findInheritedRun(config), readMetadataPlace(config.metadata).ns).span_id;
+    return config && this.#findRun(findInheritedRun(config), readMetadataPlace(config.metadata).ns).span_id;
   }
 
   /** Runs a graph of the attempt that is a node: records the node, and the graph in it. */
@@ -195,7 +207,7 @@ export class GraphSpans {
   async runAgent(
     { graph, input, config }: GraphCall,
     { span_id: parent_id, task }: StartedNode,
-    run: () => Promise<unknown>,
+    run: (span_id: string) => Promise<unknown>,
   ): Promise<unknown> {
     const { node, ns } = readTaskPlace(config);
     const span_id = this.#trace.start({
@@ -207,7 +219,7 @@ export class GraphSpans {
     });
     if (ns !== "") this.#tasks.set(ns, { ...task, span_id });
     try {
-      const output = await run();
+      const output = await (this.#trace.runIn?.(span_id, () => run(span_id)) ?? run(span_id));
       this.#trace.end(span_id, { status: "ok", output: toCopier(output) });
       return output;
     } catch (error) {
@@ -230,8 +242,8 @@ export class GraphSpans {
       this.#runs.set(run_id, { span_id: task.span_id, hasSpan: true, signal, task });
     } else if (isSerializedGraph(chain)) this.#startAgent({ run_id, parent, metadata }, input, name);
     else {
-      const parentRun = parent === undefined ? undefined : this.#runs.get(parent);
-      if (parentRun) this.#runs.set(run_id, { span_id: parentRun.span_id, hasSpan: false, signal: parentRun.signal });
+      const { span_id, signal } = this.#findParent(parent, "");
+      if (span_id !== undefined) this.#runs.set(run_id, { span_id, hasSpan: false, signal });
     }
   }
 
@@ -404,15 +416,20 @@ export class GraphSpans {
   }
 
   /**
-   * Returns the parent of a run: the span of its caller, else that of its task, else of the longest namespace around it. The span id is
-   * undefined for the attempt.
+   * Returns the parent of a run: a span that code around it has named, else the span of its caller, of its task, or of the longest
+   * namespace around it. The span id is undefined for the attempt.
    */
-  #findParent(
-    parent: string | undefined,
-    ns: string,
-  ): { readonly span_id: string | undefined; readonly signal?: AbortSignal | undefined } {
-    const run = parent === undefined ? undefined : this.#runs.get(parent);
-    return run ?? this.#findTask(ns) ?? { span_id: this.#findOuterSpan() };
+  #findParent(parent: string | undefined, ns: string): ParentSpan {
+    const { span_id, signal } = this.#findRun(parent, ns);
+    return { span_id: this.#contexts.findParent(span_id), signal };
+  }
+
+  #findRun(run_id: string | undefined, ns: string): ParentSpan {
+    const run = run_id === undefined ? undefined : this.#runs.get(run_id);
+    // An agent of LangChain hands neither its caller nor its namespace on.
+    return (
+      run ?? this.#findTask(ns) ?? { span_id: this.#contexts.findLocation()?.run_span_id ?? this.#findOuterSpan() }
+    );
   }
 
   #findTask(ns: string): TaskSpan | undefined {

@@ -23,7 +23,9 @@ import { createGraphState } from "./state.ts";
 import { importLangChain, readLangGraphVersion } from "./version.ts";
 
 export type * from "../../lib/executor/mod.ts";
+export type { SpanOptions } from "../../lib/functions/function-job.ts";
 export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphDefinition, GraphFactory, GraphLike } from "./graph.ts";
+export { span } from "./span.ts";
 export { type TracedJob, type TraceHandler, traceHandler } from "./trace-handler.ts";
 
 /** The options of the adapter. */

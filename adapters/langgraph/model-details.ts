@@ -1,9 +1,9 @@
 /** Reads what a span keeps of a model call that LangChain reports. */
-import type { SpanResult, SpanTokens } from "../../lib/executor/contract.ts";
+import type { EndedSpan, SpanResult, SpanTokens } from "../../lib/executor/contract.ts";
 import { selectModelParams } from "../../lib/executor/model-params.ts";
 import type { Json } from "../../lib/json.ts";
 import type { Metadata } from "./callbacks.ts";
-import { type ModelMessage, type ModelOutput, readUsage, toTokenCount } from "./model-usage.ts";
+import { type CountedMessage, type ModelMessage, type ModelOutput, toTokenCount } from "./model-usage.ts";
 
 /** The details of a model call at its start. */
 export interface ModelStartDetails {
@@ -69,24 +69,22 @@ function findFinishReason(generation: NonNullable<ModelOutput["generations"]>[nu
   return undefined;
 }
 
-/** Returns the sum of tokens and costs of messages; empty without messages. */
-export function sumUsage(messages: readonly ModelMessage[]): Pick<SpanResult, "tokens" | "cost_usd"> {
+/** Returns the sum of the tokens of messages, and the usage that gives their cost; empty without messages. */
+export function sumUsage(messages: readonly CountedMessage[]): Pick<EndedSpan, "tokens" | "usage"> {
   if (messages.length === 0) return {};
   const tokens: { -readonly [Name in keyof SpanTokens]: number } = {};
-  let cost: number | undefined;
   const add = (name: keyof SpanTokens, count: number): void => {
     tokens[name] = (tokens[name] ?? 0) + count;
   };
-  for (const message of messages) {
-    const { tokens_in, tokens_out, cost_usd } = readUsage(message);
+  for (const { message, usage } of messages) {
+    const { tokens_in = 0, tokens_out = 0 } = usage;
     const { input_token_details = {}, output_token_details = {} } = message.usage_metadata ?? {};
     add("in", tokens_in);
     add("out", tokens_out);
-    if (cost_usd !== undefined) cost = (cost ?? 0) + cost_usd;
     const details = { cache_read: input_token_details.cache_read, cache_write: input_token_details.cache_creation };
     for (const [name, count] of Object.entries({ ...details, reasoning: output_token_details.reasoning })) {
       if (toTokenCount(count) > 0) add(name as keyof SpanTokens, toTokenCount(count));
     }
   }
-  return { tokens: tokens as SpanTokens, ...(cost === undefined ? {} : { cost_usd: cost }) };
+  return { tokens: tokens as SpanTokens, usage: messages.map(({ usage }) => usage) };
 }

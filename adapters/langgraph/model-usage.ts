@@ -1,5 +1,5 @@
 /** Collects the tokens and cost of an attempt: of model calls, and of messages that nodes write without one. */
-import type { ExecutorEvent } from "../../lib/executor/contract.ts";
+import type { ExecutorEvent, ModelUsage } from "../../lib/executor/contract.ts";
 import { type ChainStart, type ChatModelStart, HANDLER_NAME } from "./callbacks.ts";
 import { isMessage } from "./json.ts";
 
@@ -18,6 +18,12 @@ export interface ModelMessage {
     readonly output_token_details?: { readonly reasoning?: unknown };
   };
   readonly response_metadata?: Readonly<Record<string, unknown>>;
+}
+
+/** A message that was counted, with the usage that it was counted as. */
+export interface CountedMessage {
+  readonly message: ModelMessage;
+  readonly usage: ModelUsage;
 }
 
 /** The output of a model, as callbacks get it. */
@@ -46,10 +52,10 @@ export class ModelUsageCollector {
   }
 
   /** Called by LangChain: counts the messages of a model call, and forgets the call. Returns the messages that were not counted before. */
-  handleLLMEnd({ generations = [] }: ModelOutput, run_id: string): readonly ModelMessage[] {
+  handleLLMEnd({ generations = [] }: ModelOutput, run_id: string): readonly CountedMessage[] {
     const model = this.#modelByRun.get(run_id);
     this.#modelByRun.delete(run_id);
-    return generations.flat().flatMap(({ message }) => (message && this.#count(message, model) ? [message] : []));
+    return generations.flat().flatMap(({ message }) => (message && this.#count(message, model)) ?? []);
   }
 
   handleLLMError(_error: unknown, run_id: string): void {
@@ -63,7 +69,7 @@ export class ModelUsageCollector {
     this.onNodeStart(input);
   }
 
-  handleChainEnd(output: unknown, run_id: string): readonly ModelMessage[] {
+  handleChainEnd(output: unknown, run_id: string): readonly CountedMessage[] {
     return this.#innerNodeRuns.delete(run_id) ? this.onNodeEnd(output) : NO_MESSAGES;
   }
 
@@ -79,12 +85,13 @@ export class ModelUsageCollector {
   }
 
   /** Counts the messages that a node has returned. Returns those that were not counted before. */
-  onNodeEnd(output: unknown): readonly ModelMessage[] {
-    let counted = NO_MESSAGES;
+  onNodeEnd(output: unknown): readonly CountedMessage[] {
+    let list = NO_MESSAGES;
     forEachMessage(output, 3, (message) => {
-      if (!hasMessage(this.#inputMessages, message) && this.#count(message)) counted = [...counted, message];
+      const counted = hasMessage(this.#inputMessages, message) ? undefined : this.#count(message);
+      if (counted) list = [...list, counted];
     });
-    return counted;
+    return list;
   }
 
   /** Removes and returns the events since the last call. */
@@ -96,27 +103,28 @@ export class ModelUsageCollector {
   }
 
   /**
-   * Adds a usage event for a message of a model, once per object and per id. Returns false for later calls with the same message,
+   * Adds a usage event for a message of a model, once per object and per id. Returns undefined for later calls with the same message,
    * and for messages without `usage_metadata`, which it ignores. Counts that are no counts become 0. The requested model has
    * precedence over that of the response, and the total cost over the sum of its parts. The event has no model or no cost if none
    * is known.
    */
-  #count(message: ModelMessage, requestedModel?: string): boolean {
-    if (!message.usage_metadata || hasMessage(this.#countedMessages, message)) return false;
+  #count(message: ModelMessage, requestedModel?: string): CountedMessage | undefined {
+    if (!message.usage_metadata || hasMessage(this.#countedMessages, message)) return undefined;
     addMessage(this.#countedMessages, message);
     const { model_name, model: fallbackModel } = message.response_metadata ?? {};
     const model = [requestedModel, model_name, fallbackModel].find((name) => typeof name === "string") as
       | string
       | undefined;
-    this.#events.push({ type: "usage", ...readUsage(message), ...(model === undefined ? {} : { model }) });
-    return true;
+    const usage: ModelUsage = { ...readUsage(message), ...(model === undefined ? {} : { model }) };
+    this.#events.push({ type: "usage", ...usage });
+    return { message, usage };
   }
 }
 
-const NO_MESSAGES: readonly ModelMessage[] = [];
+const NO_MESSAGES: readonly CountedMessage[] = [];
 
 /** Returns the tokens of a message and, if it names a cost, that too. */
-export function readUsage({ usage_metadata = {} }: ModelMessage): {
+function readUsage({ usage_metadata = {} }: ModelMessage): {
   readonly tokens_in: number;
   readonly tokens_out: number;
   readonly cost_usd?: number;

@@ -56,11 +56,10 @@ export class NodeTracker {
     const span = this.#spans?.startNode(options, input);
     try {
       this.#usage.onNodeStart(input);
-      const config = this.#createConfig(options);
-      const invoke = (): Promise<unknown> => runnable.invoke(input, config);
+      const config = this.#createConfig(options, span);
       const output = await (span
-        ? this.#runRecorded(span, { graph: runnable, input, config: options }, invoke)
-        : invoke());
+        ? this.#runRecorded(span, { runnable, input, options }, config)
+        : runnable.invoke(input, config));
       const messages = this.#usage.onNodeEnd(output);
       if (span) this.#spans?.endNode(span, output, messages);
       return output;
@@ -73,10 +72,27 @@ export class NodeTracker {
     }
   }
 
-  /** Calls the work of a node that is recorded. A graph of another server is an agent in it. */
-  async #runRecorded(span: StartedNode, call: GraphCall, invoke: () => Promise<unknown>): Promise<unknown> {
+  /**
+   * Calls the work of a node that is recorded. A graph of another server is an agent in it, and gets the `traceparent` of the agent in its
+   * metadata.
+   */
+  async #runRecorded(
+    span: StartedNode,
+    {
+      runnable,
+      input,
+      options,
+    }: { readonly runnable: Runnable; readonly input: unknown; readonly options: NodeConfig },
+    config: NodeConfig,
+  ): Promise<unknown> {
     const spans = this.#spans as GraphSpans;
-    return await (isCompiled(call.graph) ? spans.runAgent(call, span, invoke) : spans.runNode(span, invoke));
+    if (!isCompiled(runnable)) return await spans.runNode(span, () => runnable.invoke(input, config));
+    return await spans.runAgent({ graph: runnable, input, config: options }, span, (agent_id) => {
+      const traceparent = spans.formatTraceParent(agent_id);
+      const tracedConfig =
+        traceparent === undefined ? config : { ...config, metadata: { ...config.metadata, traceparent } };
+      return runnable.invoke(input, tracedConfig);
+    });
   }
 
   /** Runs a graph that is a node, whose own nodes are tracked. */
@@ -84,12 +100,19 @@ export class NodeTracker {
     return this.#spans?.runGraph(call, invoke) ?? invoke();
   }
 
-  /** Returns a copy of the config with the callbacks of the attempt, whose tasks are tracked too. */
-  #createConfig(options: NodeConfig): NodeConfig {
+  /** Returns a copy of the config with the callbacks of the attempt and the `traceparent` of the span, whose tasks are tracked too. */
+  #createConfig(options: NodeConfig, span: StartedNode | undefined): NodeConfig {
     // With callbacks, the node's own run has the name.
     const config = options.callbacks === undefined ? omitRunName(options) : { ...options };
     this.addCallbacks(config);
+    this.#addTraceParent(config, span?.span_id);
     return withTasks(config, (task) => this.#trackTask(task));
+  }
+
+  /** Adds the `traceparent` of a span, if there is one, to `configurable`. Changes the config. */
+  #addTraceParent(config: { configurable?: NodeConfig["configurable"] }, span_id: string | undefined): void {
+    const traceparent = span_id === undefined ? undefined : this.#spans?.formatTraceParent(span_id);
+    if (traceparent !== undefined) config.configurable = { ...config.configurable, traceparent };
   }
 
   /**
@@ -103,6 +126,7 @@ export class NodeTracker {
       const config = findInheritedConfig();
       if (config) this.addCallbacks(config);
       const span = (config && this.#spans?.startTask(config, input)) ?? null;
+      if (config) this.#addTraceParent(config, this.#spans?.findTaskSpan(config));
       try {
         this.#usage.onNodeStart(input);
         const output = await task(...input);

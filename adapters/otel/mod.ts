@@ -27,7 +27,7 @@ import {
 import type { TraceUsage } from "../../lib/storage/mod.ts";
 import type { Span, SpanLink } from "../../lib/storage/spans.ts";
 import { parseTraceParent, toRequestSpanId } from "../../lib/traces/ids.ts";
-import type { TracedAttempt, TracedFeedback, TraceSink } from "../../lib/traces/sinks.ts";
+import type { SpanPlace, TracedAttempt, TracedFeedback, TraceSink } from "../../lib/traces/sinks.ts";
 import {
   type AgentShape,
   toContentAttributes,
@@ -37,13 +37,14 @@ import {
   toStartAttributes,
 } from "./attributes.ts";
 import { ATTRIBUTES, EVALUATION_EVENT, OWN_ATTRIBUTES, SCOPE_NAME } from "./conventions.ts";
+import { CurrentSpan } from "./current-span.ts";
 import { hasGenerator, type SpanIds, withIds } from "./ids.ts";
 import { createSpanMetrics, type SpanMetrics } from "./metrics.ts";
 
 export type { Json, JsonObject } from "../../lib/json.ts";
 export type { TraceOrigin, TraceSource, TraceUsage } from "../../lib/storage/mod.ts";
 export type * from "../../lib/storage/spans.ts";
-export type { TracedAttempt, TracedFeedback, TraceSink } from "../../lib/traces/sinks.ts";
+export type { SpanPlace, TracedAttempt, TracedFeedback, TraceSink } from "../../lib/traces/sinks.ts";
 export { type TraceIds, traceIds } from "./ids.ts";
 
 /** A logger of `@opentelemetry/api-logs`. */
@@ -141,11 +142,14 @@ class OtelSink implements TraceSink {
     this.#getMetrics().onCommit(duration_ms);
   }
 
-  /** Makes the span the active one while code of the agent runs. */
-  runIn<Result>(span_id: string, attempt: TracedAttempt, work: () => Result): Result {
+  /** Makes the span the active one while code of the agent runs: where a tool or a named span runs in it, that one. */
+  runIn<Result>({ span_id, attempt, findSpan }: SpanPlace, work: () => Result): Result {
     const open = this.#open.get(toAttemptKey(attempt));
-    const span = open?.spans.get(span_id) ?? open?.attempt;
-    return span ? context.with(trace.setSpan(context.active(), span.exported), work) : work();
+    if (!open) return work();
+    const outer = (open.spans.get(span_id) ?? open.attempt).exported;
+    const find = (): ExportedSpan => open.spans.get(findSpan?.() ?? span_id)?.exported ?? outer;
+    const active = findSpan ? new CurrentSpan(find) : outer;
+    return context.with(trace.setSpan(context.active(), active), work);
   }
 
   /** Returns the active span of the code that creates a run, such as that of an instrumented HTTP server. */
@@ -177,7 +181,6 @@ class OtelSink implements TraceSink {
   #start(span: Span, attempt: TracedAttempt): OpenSpan {
     const open = this.#open.get(toAttemptKey(attempt));
     const isAttempt = span.kind === "attempt";
-    // Steps are not recorded by the attempt: what runs in them lies under it.
     const parent = isAttempt ? undefined : (open?.spans.get(span.parent_id ?? "") ?? open?.attempt);
     const agent: AgentShape = { isWorkflow: span.kind === "agent" && span.name === parent?.name };
     const { name, kind } = toShape(span, agent);
@@ -187,11 +190,13 @@ class OtelSink implements TraceSink {
     const request = isAttempt ? this.#getRequest(span, attempt) : undefined;
     const outer = parent?.exported.spanContext() ?? request;
     const parentContext = outer ? trace.setSpanContext(ROOT_CONTEXT, outer) : toIncomingContext(attempt);
-    const exported = this.#startSpan(
-      { trace_id: attempt.trace_id, span_id: span.span_id },
-      { name, kind, startTime, links, attributes },
-      parentContext,
-    );
+    const exportedOptions = { kind, startTime, links, attributes };
+    const ids: SpanIds = { trace_id: attempt.trace_id, span_id: span.span_id };
+    // The tries of a step share an id, which only the first of them gets.
+    const exported =
+      span.kind === "step" && span.try !== 1
+        ? this.#getTracer().startSpan(name, exportedOptions, parentContext)
+        : this.#startSpan(ids, { name, ...exportedOptions }, parentContext);
     const opened: OpenSpan = { exported, name: span.name };
     if (isAttempt) this.#remember(attempt.run_id, { attempt: exported.spanContext(), request });
     if (isOwnAttempt(span, attempt))

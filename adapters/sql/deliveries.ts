@@ -12,6 +12,7 @@ import type {
   PushStorage,
   Scope,
   TerminalStatus,
+  TraceOrigin,
 } from "../../lib/storage/mod.ts";
 import { decodeJson } from "./columns.ts";
 import { type Database, readAll, readOne } from "./database.ts";
@@ -195,6 +196,7 @@ function toDelivery(stored: Rows["webhook_deliveries"]): DeliveryRow {
       values: stored.state_values,
       values_omitted: stored.values_omitted === 1,
       ...(stored.cancel_reason === null ? {} : { cancel_reason: stored.cancel_reason }),
+      ...(stored.trace_origin === null ? {} : { trace_origin: JSON.parse(stored.trace_origin) as TraceOrigin }),
     },
   };
 }

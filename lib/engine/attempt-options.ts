@@ -1,13 +1,13 @@
 /** The interfaces between the worker and its attempts. */
 import type { Environment } from "../environment.ts";
 import type { Executor, StoreHandle } from "../executor/contract.ts";
+import type { Prices } from "../executor/model-usage.ts";
 import type { CombinedFeatures } from "../features/mod.ts";
 import type { EventBus } from "../storage/event-bus.ts";
 import type { ClaimRequest, FinishRunResult, Scope, Storage, TerminalStatus } from "../storage/mod.ts";
 import type { RunLog, StreamHub } from "../streams/hub.ts";
 import type { ThreadEventLogs } from "../streams/thread-events.ts";
 import type { StopReason } from "./attempt-state.ts";
-import type { Prices } from "./event-mapper.ts";
 import type { OnRunFinished } from "./finished-runs.ts";
 import type { LeasedAttempt } from "./leases.ts";
 import type { ScheduleSave } from "./save-scheduler.ts";

@@ -1,14 +1,12 @@
 /** Maps the events of an executor to frames of the requested stream modes, events of the thread, and usage. */
 import type { ExecutorEvent, StateEvent, StreamEvent, StreamMode } from "../executor/contract.ts";
 import { type MessageFrame, MessageFrames } from "../executor/message-frames.ts";
+import { findCost, type Prices } from "../executor/model-usage.ts";
 import type { AttemptReport } from "../features/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { TraceUsage } from "../storage/mod.ts";
 import type { EventRecorder } from "./event-recorder.ts";
 import type { OutputBuffer } from "./output-buffer.ts";
-
-/** The prices of models in US dollars per million tokens. */
-export type Prices = Readonly<Record<string, { readonly tokens_in: number; readonly tokens_out: number }>>;
 
 interface EventMapperOptions {
   /** The stream modes of the request. */
@@ -183,10 +181,8 @@ class UsageSum {
    * attempt's is not in `lasting`. Throws if a number is invalid.
    */
   add(event: Extract<ExecutorEvent, { type: "usage" }>): void {
-    const { tokens_in = 0, tokens_out = 0, model = "", repeats = false } = event;
-    const price = Object.hasOwn(this.#prices, model) ? this.#prices[model] : undefined;
-    const cost = price ? (tokens_in * price.tokens_in + tokens_out * price.tokens_out) / 1e6 : 0;
-    const { cost_usd = cost } = event;
+    const { tokens_in = 0, tokens_out = 0, repeats = false } = event;
+    const cost_usd = findCost(event, this.#prices) ?? 0;
     if (!isCount(tokens_in) || !isCount(tokens_out) || !(cost_usd >= 0)) {
       throw new Error("The executor reported invalid usage: values must be non-negative numbers, tokens integers");
     }

@@ -7,6 +7,7 @@ import type { AgentSettings } from "./agent-settings.ts";
 import type { Graphs, MergedGraphs } from "./agent-types.ts";
 import type { CheckpointHandle, CheckpointReader } from "./checkpoint-handle.ts";
 import type { Journal, OutputPosition } from "./journal.ts";
+import type { ModelUsage } from "./model-usage.ts";
 import type { StoreHandle } from "./store-handle.ts";
 import type { TraceRecorder } from "./trace.ts";
 
@@ -21,6 +22,7 @@ export type {
 } from "../storage/rows.ts";
 export type * from "./agent-settings.ts";
 export type * from "./checkpoint-handle.ts";
+export type { ModelUsage } from "./model-usage.ts";
 export type * from "./store-handle.ts";
 export type * from "./trace.ts";
 
@@ -233,16 +235,6 @@ export type ExecutorEvent =
    * usage again while a journal is active, unless this attempt ends or suspends the run.
    */
   | ({ readonly type: "usage"; readonly repeats?: boolean } & ModelUsage);
-
-/** The tokens and the cost of model calls. */
-export interface ModelUsage {
-  readonly tokens_in?: number;
-  readonly tokens_out?: number;
-  /** The cost in US dollars. Default: the cost of the tokens by the price of `model` in `usage.prices`. */
-  readonly cost_usd?: number;
-  /** The name of the model. */
-  readonly model?: string;
-}
 
 /** A state event, which an attempt must yield at least once. */
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;

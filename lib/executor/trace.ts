@@ -1,5 +1,6 @@
 /** The recorder of spans that an executor gets with each job. */
 import type { SpanDetails, SpanKind, SpanResult, SpanValue } from "../storage/spans.ts";
+import type { ModelUsage } from "./model-usage.ts";
 
 export type { Span, SpanDetails, SpanKind, SpanResult, SpanTokens, SpanValue } from "../storage/spans.ts";
 
@@ -25,6 +26,17 @@ export interface EndedSpan extends SpanResult {
   readonly duration_ms?: number;
   readonly error?: unknown;
   readonly output?: RecordedValue;
+  /** The usage that the executor reports for the span, from which the recorder computes its cost: reported, else by `usage.prices`. */
+  readonly usage?: readonly ModelUsage[];
+}
+
+/** A try of a step of a durable function. */
+export interface StartedStep {
+  /** The id of the step, which its tries share. */
+  readonly span_id: string;
+  readonly name: string;
+  /** The number of the try, from 1. */
+  readonly try: number;
 }
 
 /**
@@ -38,8 +50,20 @@ export interface TraceRecorder {
   start(span: StartedSpan): string;
   /** Ends a span. Has no effect if it has ended, or was never started. A later call for the same id has no effect. */
   end(span_id: string, result: EndedSpan): void;
-  /** Calls code of the agent inside of a span, which becomes the active one of OpenTelemetry. Absent if no sink has use for it. */
-  runIn?<Result>(span_id: string, work: () => Result): Result;
+  /**
+   * Calls code of the agent inside of a span, which becomes the active one of OpenTelemetry. `findSpan` returns the innermost span where
+   * it is called; without one, it is always `span_id`. Absent if no sink has use for it.
+   */
+  runIn?<Result>(span_id: string, work: () => Result, findSpan?: () => string | undefined): Result;
+  /**
+   * Tells the sinks about a try of a step, which the journal keeps, and returns a function that ends it. Absent without a sink.
+   */
+  startStep?(step: StartedStep): (result: EndedSpan) => void;
+  /**
+   * Returns the `traceparent` with which other servers continue the trace under a span; without an id under the attempt. Absent if
+   * nothing is stored and no sink gets spans.
+   */
+  formatTraceParent?(span_id?: string): string;
   /** Notes the first token of a streamed model call. Only the first call has an effect. */
   noteFirstToken(span_id: string): void;
 }

@@ -72,7 +72,7 @@ function toEnd(type: unknown, { result, error, event = {} }: Operation, isStoppe
   const value = type === "executeTool" ? output?.output : (result as Members | undefined)?.content;
   return {
     status: "ok",
-    ...(type === "executeTool" ? {} : readModelResult(result)),
+    ...(type === "executeTool" ? {} : readModelResult(result, toText(event.modelId))),
     ...(isHidden ? {} : { output: () => value }),
   };
 }

@@ -76,7 +76,7 @@ const isPromise = (value: unknown): value is PromiseLike<unknown> =>
   typeof (value as { readonly then?: unknown }).then === "function";
 
 /** The job without the methods that the driver adds. */
-type DriverJob = Omit<FunctionJob, "emit" | "interrupt" | "spend" | "span">;
+type DriverJob = Omit<FunctionJob, "emit" | "interrupt" | "spend" | "span" | "traceparent">;
 
 /** The options of one call of a function. The driver adds members to the job. */
 export interface FunctionDriverOptions {
@@ -162,14 +162,15 @@ export class FunctionDriver {
   }
 
   /**
-   * Adds `emit`, `spend` and `interrupt` to the driver's job and returns that object. The three throw `UnusedInterrupt` while an
+   * Adds `emit`, `spend`, `span`, `traceparent` and `interrupt` to the driver's job and returns that object. The methods throw `UnusedInterrupt` while an
    * interrupt is unused. `emit` and `spend` queue an event; `interrupt` queues none and returns the value to yield. `emit` and
    * `interrupt` copy their argument, and throw a TypeError if it is not JSON or does not fit its schema.
    */
   #createJob(): FunctionJob {
     const eventQueue = this.#eventQueue;
     const guard = this.#interruptGuard;
-    return Object.assign(this.#job, {
+    const spans = this.#spans;
+    const job = Object.assign(this.#job, {
       emit: (data: unknown): void => {
         guard.requireNone();
         const copy = copyJson(data, "emitted data");
@@ -181,7 +182,7 @@ export class FunctionDriver {
         eventQueue.reportUsage(usage);
       },
       span: createSpanMethod(
-        { spans: this.#spans, signal: this.#signal, reportUsage: eventQueue.reportCountedUsage },
+        { spans, signal: this.#signal, reportUsage: eventQueue.reportCountedUsage },
         guard.requireNone,
       ),
       interrupt: (value: unknown): Interrupted => {
@@ -192,6 +193,8 @@ export class FunctionDriver {
         return signal;
       },
     });
+    spans?.addTraceParent(job);
+    return job as FunctionJob;
   }
 
   /**

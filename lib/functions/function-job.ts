@@ -105,6 +105,23 @@ export interface FunctionJob<Types extends JobTypes = UntypedJob> extends Durabl
    */
   span<Returned>(name: string, work: () => Returned, options?: SpanOptions): Promise<Awaited<Returned>>;
   /**
+   * The W3C trace context of the span in which it is read: of the innermost `span()` or step, else of the attempt. Send it as the header
+   * `traceparent`, and another service continues the trace of this run. Undefined if no traces are recorded.
+   *
+   * @example
+   * ```ts
+   * import type { FunctionJob } from "greenroom";
+   *
+   * export const load = async (job: FunctionJob) => {
+   *   const headers = new Headers();
+   *   if (job.traceparent !== undefined) headers.set("traceparent", job.traceparent);
+   *   const response = await fetch("https://example.com/items", { headers, signal: job.signal });
+   *   return await response.text();
+   * };
+   * ```
+   */
+  readonly traceparent: string | undefined;
+  /**
    * Pauses the run until a client resumes it: `yield job.interrupt(value)`, or return it. The run ends and the thread
    * is interrupted. The run that resumes it calls the function again from its start, with the resume value in
    * `command.resume` and the stored state.

@@ -1,32 +1,28 @@
 /** The spans of a function: those that it names by `span()`, and where the others lie. Loaded if the attempt has a recorder. */
 import type { ModelUsage } from "../executor/contract.ts";
-import type { EndedSpan, SpanResult, TraceRecorder } from "../executor/trace.ts";
+import type { EndedSpan, StartedStep, TraceRecorder } from "../executor/trace.ts";
 import type { SpanOptions } from "./function-job.ts";
 import { createPartRecorder, OpenStreams, type PartRecorder } from "./open-streams.ts";
 import type { ContextStorage, SpanContext } from "./span-context.ts";
 
 /** The tokens and the cost that were spent in a span. */
 class SpentUsage {
-  #tokens_in = 0;
-  #tokens_out = 0;
-  #cost_usd: number | undefined;
-  #model: string | undefined;
-  #isEmpty = true;
+  readonly #list: ModelUsage[] = [];
 
-  add({ tokens_in = 0, tokens_out = 0, cost_usd, model }: ModelUsage): void {
-    this.#isEmpty = false;
-    this.#tokens_in += tokens_in;
-    this.#tokens_out += tokens_out;
-    if (cost_usd !== undefined) this.#cost_usd = (this.#cost_usd ?? 0) + cost_usd;
-    this.#model ??= model;
+  add(usage: ModelUsage): void {
+    this.#list.push(usage);
   }
 
-  toResult(): SpanResult {
-    if (this.#isEmpty) return {};
+  toResult(): Pick<EndedSpan, "tokens" | "usage" | "response_model"> {
+    const usage = this.#list;
+    if (usage.length === 0) return {};
+    const sum = (name: "tokens_in" | "tokens_out"): number =>
+      usage.reduce((total, { [name]: tokens = 0 }) => total + tokens, 0);
+    const model = usage.find(({ model }) => model !== undefined)?.model;
     return {
-      tokens: { in: this.#tokens_in, out: this.#tokens_out },
-      ...(this.#cost_usd === undefined ? {} : { cost_usd: this.#cost_usd }),
-      ...(this.#model === undefined ? {} : { response_model: this.#model }),
+      tokens: { in: sum("tokens_in"), out: sum("tokens_out") },
+      usage,
+      ...(model === undefined ? {} : { response_model: model }),
     };
   }
 }
@@ -42,6 +38,8 @@ export const toStepSpanId = (key: string): string => key.replaceAll("-", "").sli
 /** A function or a step, whose spans lie in one place. */
 export interface SpanScope {
   run<Result>(work: () => Result): Result;
+  /** Tells the sinks that the step begins. Returns the function that tells them its end. */
+  start(): (result: EndedSpan) => void;
   /** Returns a recorder of the stream that it has returned. */
   createPartRecorder(): PartRecorder;
 }
@@ -71,21 +69,27 @@ export class FunctionSpans {
   }
 
   /** Returns the scope of one try of a step, whose spans lie under that of the step. */
-  createStepScope(key: string): SpanScope {
-    return this.#createScope(toStepSpanId(key));
+  createStepScope(key: string, name: string, number: number): SpanScope {
+    return this.#createScope({ span_id: toStepSpanId(key), name, try: number });
   }
 
-  #createScope(span_id: string | undefined): SpanScope {
+  #createScope(step: StartedStep | undefined): SpanScope {
     const streams = new OpenStreams();
+    const span_id = step?.span_id;
     const context = { ...this.#createContext(span_id), streams };
     return {
       run: (work) => this.#runIn(context, work),
+      start: () => (step && this.trace.startStep?.(step)) ?? (() => {}),
       createPartRecorder: () => createPartRecorder(this.trace, streams, span_id),
     };
   }
 
   /** Calls `work` in a span. Returns its result, or throws its error. */
-  async span(name: string, work: () => unknown, { kind = "custom", attributes }: SpanOptions): Promise<unknown> {
+  readonly span = async (
+    name: string,
+    work: () => unknown,
+    { kind = "custom", attributes }: SpanOptions,
+  ): Promise<unknown> => {
     const outer = this.#findContext();
     const usage = kind === "model" || kind === "custom" ? new SpentUsage() : (outer?.usage ?? null);
     const parent_id = outer?.findSpan();
@@ -96,7 +100,8 @@ export class FunctionSpans {
       // Attributes are content; this one is a parameter of the conventions for retrievals.
       ...(kind === "retriever" && typeof attributes?.top_k === "number" ? { params: { top_k: attributes.top_k } } : {}),
     });
-    const spent = (): SpanResult => (kind === "model" || kind === "custom" ? (usage?.toResult() ?? {}) : {});
+    const spent = (): ReturnType<SpentUsage["toResult"]> =>
+      kind === "model" || kind === "custom" ? (usage?.toResult() ?? {}) : {};
     try {
       const result = await this.#runIn(
         { ...this.#createContext(span_id), usage, streams: outer?.streams ?? new OpenStreams() },
@@ -108,7 +113,7 @@ export class FunctionSpans {
       this.trace.end(span_id, { ...this.toFailure(error), ...spent() });
       throw error;
     }
-  }
+  };
 
   /** Returns the end of a span whose work has thrown: interrupted if the run was stopped. */
   toFailure(error: unknown): EndedSpan {
@@ -118,6 +123,12 @@ export class FunctionSpans {
   /** Adds usage to the innermost model or custom span. Does nothing outside of them. */
   addUsage(usage: ModelUsage): void {
     this.#findContext()?.usage?.add(usage);
+  }
+
+  /** Adds the member `traceparent` to a job: a getter, because its value depends on the span in which it is read. */
+  addTraceParent(job: object): void {
+    const get = (): string | undefined => this.trace.formatTraceParent?.(this.findSpan());
+    Object.defineProperty(job, "traceparent", { get, enumerable: true });
   }
 
   /** Returns the innermost span of the running code; undefined for the attempt. */
@@ -130,7 +141,8 @@ export class FunctionSpans {
   }
 
   #createContext(span_id: string | undefined): Omit<FunctionSpanContext, "streams"> {
-    return { trace: this.trace, usage: null, findSpan: () => span_id, isStopped: () => this.#signal.aborted };
+    const { trace, span } = this;
+    return { trace, span, usage: null, findSpan: () => span_id, isStopped: () => this.#signal.aborted };
   }
 
   #runIn<Result>(context: FunctionSpanContext, work: () => Result): Result {

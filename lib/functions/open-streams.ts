@@ -1,5 +1,5 @@
 /** The streams of the AI SDK that code of an agent has opened, and the spans of their model calls. */
-import type { EndedSpan, SpanResult, SpanTokens, TraceRecorder } from "../executor/trace.ts";
+import type { EndedSpan, SpanTokens, TraceRecorder } from "../executor/trace.ts";
 /** A part of `fullStream`. */
 export type StreamPart = Readonly<Record<string, unknown>> & { readonly type?: unknown };
 
@@ -56,14 +56,25 @@ function readTokens(usage: unknown): SpanTokens | undefined {
   return known.length > 0 ? Object.fromEntries(known) : undefined;
 }
 
-/** Returns what a model call says at its end. */
-export function readModelResult(result: unknown): SpanResult {
+/** What a model call says at its end. */
+type ModelResult = Pick<EndedSpan, "tokens" | "usage" | "finish_reasons" | "response_id" | "response_model">;
+
+/** Returns what a model call says at its end. `requestedModel` gives the price if the response names no model. */
+export function readModelResult(result: unknown, requestedModel?: string): ModelResult {
   const { usage, finishReason, response } = (result ?? {}) as Usage;
   const { id, modelId } = (response ?? {}) as Usage;
   const tokens = readTokens(usage);
   const reason = typeof finishReason === "string" ? finishReason : (finishReason as Usage | undefined)?.unified;
+  const model = typeof modelId === "string" ? modelId : requestedModel;
   return {
-    ...(tokens ? { tokens } : {}),
+    ...(tokens
+      ? {
+          tokens,
+          usage: [
+            { tokens_in: tokens.in ?? 0, tokens_out: tokens.out ?? 0, ...(model === undefined ? {} : { model }) },
+          ],
+        }
+      : {}),
     ...(typeof reason === "string" ? { finish_reasons: [reason] } : {}),
     ...(typeof id === "string" ? { response_id: id } : {}),
     ...(typeof modelId === "string" ? { response_model: modelId } : {}),

@@ -1,5 +1,6 @@
 /** The span that code of an agent runs in. Shared by the sources of spans that LangGraph and functions do not call. */
 import type { TraceRecorder } from "../executor/trace.ts";
+import type { SpanOptions } from "./function-job.ts";
 import type { OpenStreams } from "./open-streams.ts";
 
 /** An AsyncLocalStorage. */
@@ -13,6 +14,8 @@ export interface SpanContext {
   readonly trace: TraceRecorder;
   /** Returns the innermost span; undefined for the attempt itself. */
   findSpan(): string | undefined;
+  /** Calls `work` in a span that lies in the innermost one. Returns its result, or throws its error. */
+  span(name: string, work: () => unknown, options: SpanOptions): Promise<unknown>;
   /** Returns true once the run was stopped, so that errors are no failures. */
   isStopped(): boolean;
   /** The streams of the AI SDK that the function or step has opened. */

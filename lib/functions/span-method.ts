@@ -6,7 +6,7 @@ const KINDS: readonly unknown[] = ["custom", "model", "tool", "retriever"];
 const OPTION_NAMES: readonly string[] = ["kind", "attributes"];
 
 /** Throws a TypeError for arguments of `span()` that are wrong. */
-function requireSpanArguments(name: unknown, work: unknown, options: unknown): void {
+export function requireSpanArguments(name: unknown, work: unknown, options: unknown): void {
   if (typeof name !== "string" || name === "") throw new TypeError("span: the name must be a text");
   const refuse = (problem: string): never => {
     throw new TypeError(`span ${name}: ${problem}`);

@@ -68,6 +68,7 @@ export async function runStepAttempt(
           timeout.reject(error);
         });
   timeout.promise.catch(() => {});
+  const endSpan = scope?.start();
   const callWork = async (): Promise<unknown> => work(controller.signal);
   const runWork = (): Promise<unknown> => scope?.run(callWork) ?? callWork();
   const workPromise = (stepContext ? stepContext.run(label, runWork) : runWork()).then(async (value) => {
@@ -81,8 +82,11 @@ export async function runStepAttempt(
       timeout.promise,
     ]);
     signal.throwIfAborted();
-    return { ...message, value: value === undefined ? undefined : copyJson(value, `result of ${label}`) };
+    const copy = value === undefined ? undefined : copyJson(value, `result of ${label}`);
+    endSpan?.({ status: "ok" });
+    return { ...message, value: copy };
   } catch (error) {
+    endSpan?.(signal.aborted ? { status: "interrupted" } : { status: "error", error });
     if (signal.aborted) throw signal.reason;
     return { error };
   } finally {

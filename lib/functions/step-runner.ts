@@ -78,7 +78,7 @@ export class StepRunner {
           endWork = this.#waits.beginWork();
         }
         const startedAt = environment.now();
-        const scope = (operation.kind === "step" && spans?.createStepScope(key)) || null;
+        const scope = (operation.kind === "step" && spans?.createStepScope(key, operation.name, attempt)) || null;
         const run = (signal: AbortSignal): unknown => work({ key, attempt, signal });
         const attemptResult = await this.#runAttempt(operation, { timeout_ms, scope }, run);
         if ("value" in attemptResult) {

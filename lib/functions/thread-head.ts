@@ -8,7 +8,10 @@ import type { FunctionJob } from "./function-job.ts";
 import type { DurableOperations } from "./operations.ts";
 
 /** The job of a function before the driver adds its methods. */
-export type BaseFunctionJob = Omit<FunctionJob, "emit" | "interrupt" | "spend" | "span" | keyof DurableOperations>;
+export type BaseFunctionJob = Omit<
+  FunctionJob,
+  "emit" | "interrupt" | "spend" | "span" | "traceparent" | keyof DurableOperations
+>;
 
 /** A durable call that continues. `at` limits its journal to that many entries. */
 export interface ContinuedCall {

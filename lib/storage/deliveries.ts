@@ -66,7 +66,7 @@ export interface DeliveredRun
       RunRow,
       "run_id" | "thread_id" | "assistant_id" | "assistant_version" | "metadata" | "kwargs" | "multitask_strategy"
     >,
-    Pick<RunRow, "attempt" | "stateless" | "created_at" | "started_at" | "error"> {
+    Pick<RunRow, "attempt" | "stateless" | "created_at" | "started_at" | "error" | "trace_origin"> {
   readonly status: TerminalStatus;
   readonly ended_at: number;
   /** The final state as JSON; null when there is none: the run never started, is stateless, or its state is too large. */

@@ -1,5 +1,7 @@
 /** The spans of one attempt, and what the saves of the attempt store of them. */
 import type { Environment } from "../environment.ts";
+import type { Prices } from "../executor/model-usage.ts";
+import type { EndedSpan, StartedStep, TraceRecorder } from "../executor/trace.ts";
 import type { AttemptSpans, RecordedAttempt, SpansEnd } from "../features/mod.ts";
 import type {
   Progress,
@@ -17,7 +19,17 @@ import type {
 } from "../storage/mod.ts";
 import { ContentKeeper } from "./content.ts";
 import type { RunHistograms } from "./histograms.ts";
-import { isSampled, parseTraceParent, toAttemptId, toClaimPrefix, toRunSpanId, toTraceId } from "./ids.ts";
+import {
+  formatTraceParent,
+  hasSampledFlag,
+  isSampled,
+  listOriginLinks,
+  parseTraceParent,
+  toAttemptId,
+  toClaimPrefix,
+  toRunSpanId,
+  toTraceId,
+} from "./ids.ts";
 import type { TraceSettings } from "./options.ts";
 import { roundMs } from "./round-ms.ts";
 import type { SinkGroup, TraceCounters, TracedAttempt } from "./sinks.ts";
@@ -42,6 +54,7 @@ export interface SpansContext {
   readonly environment: Environment;
   readonly settings: TraceSettings;
   readonly lease_ms: number;
+  readonly prices: Prices;
   readonly counters: TraceCounters;
   readonly sinks: SinkGroup;
   readonly histograms: RunHistograms;
@@ -70,6 +83,8 @@ export class RunSpans implements AttemptSpans {
   #earlier: { totals: TraceTotals; names: readonly string[]; dropped: TraceHead["dropped"]; active_ms: number } = {
     ...{ totals: NO_TOTALS, names: [], dropped: {}, active_ms: 0 },
   };
+  /** Ends the tries of steps that are open. */
+  readonly #stepEnds = new Set<(status: SpanStatus) => void>();
   #part = 0;
   /** Since when spans wait for a save, by the monotonic clock; null if none does. */
   #waitingSince: number | null = null;
@@ -93,9 +108,10 @@ export class RunSpans implements AttemptSpans {
     this.recorder = new SpanRecorder(
       {
         ...{ claim, attempt: number, prefix: toClaimPrefix(run.run_id, claim), keeper: this.#keeper },
+        prices: context.prices,
         now: () => this.#now(),
         onChange: (span) => this.#onChange(span),
-        ...(context.sinks.hasContext ? { runIn: (id, work) => context.sinks.runIn(id, this.#traced, work) } : {}),
+        members: this.#createRecorderMembers(),
       },
       // The claim was made before this process noticed it.
       {
@@ -198,6 +214,42 @@ export class RunSpans implements AttemptSpans {
     this.#attempt.onDue();
   }
 
+  /** Returns what the recorder has only if something is stored, or for sinks. */
+  #createRecorderMembers(): Pick<TraceRecorder, "runIn" | "startStep" | "formatTraceParent"> {
+    const { sinks, settings } = this.#context;
+    const { trace_id, origin } = this.#traced;
+    if (settings.sampling === null && sinks.isEmpty) return {};
+    // An incoming flag is handed on; a trace of its own is recorded here.
+    const isRecorded =
+      origin.traceparent === undefined ? this.#isSampled || !sinks.isEmpty : hasSampledFlag(origin.traceparent);
+    return {
+      formatTraceParent: (span_id = this.recorder.attempt_id) => formatTraceParent({ trace_id, span_id }, isRecorded),
+      ...(sinks.isEmpty ? {} : { startStep: (step) => this.#startStep(step) }),
+      ...(sinks.hasContext
+        ? { runIn: (id, work, findSpan) => sinks.runIn({ span_id: id, attempt: this.#traced, findSpan }, work) }
+        : {}),
+    };
+  }
+
+  /** Tells the sinks about a try of a step. Nothing is stored: the journal has the step. */
+  #startStep({ span_id, name, try: number }: StartedStep): (result: EndedSpan) => void {
+    const { sinks } = this.#context;
+    const { claims: claim, attempt } = this.#attempt.claimed.run;
+    const start_ms = roundMs(this.#now());
+    const span: Span = {
+      ...{ span_id, parent_id: this.recorder.attempt_id, kind: "step", name, start_ms, status: "open" },
+      ...{ claim, attempt, try: number },
+    };
+    const end = (status: SpanStatus, error?: unknown): void => {
+      if (!this.#stepEnds.delete(end)) return;
+      const errorField = error === undefined ? {} : { error: this.#keeper.keepError(error, span) };
+      sinks.end({ ...span, status, duration_ms: roundMs(this.#now() - start_ms), ...errorField }, this.#traced, null);
+    };
+    this.#stepEnds.add(end);
+    sinks.start(span, this.#traced);
+    return ({ status, error }) => end(status, error);
+  }
+
   #monotonic(): number {
     const { environment } = this.#context;
     return environment.monotonic?.() ?? environment.now();
@@ -232,6 +284,7 @@ export class RunSpans implements AttemptSpans {
     if (this.#isEnded) return;
     this.#usage = usage;
     this.recorder.closeAll(OPEN_SPAN_STATUS[status]);
+    for (const end of [...this.#stepEnds]) end(OPEN_SPAN_STATUS[status]);
     this.recorder.attemptSpan.commits = this.#roundCommits();
     const attemptStatus = status === "success" && isWaiting ? "interrupted" : ATTEMPT_STATUS[status];
     const errorField = error === undefined ? {} : { error: this.#keeper.keepError(error, this.recorder.attemptSpan) };
@@ -257,7 +310,8 @@ export class RunSpans implements AttemptSpans {
     const { settings } = this.#context;
     const { totals: earlier, names, dropped, active_ms } = this.#earlier;
     const { totals, kept } = this.recorder;
-    const { origin, trace_id, links } = this.#traced;
+    const { origin, trace_id } = this.#traced;
+    const links = listOriginLinks(origin);
     const reported = closed ? (this.#usage ?? { tokens_in: 0, tokens_out: 0, cost_usd: 0 }) : totals;
     const head: TraceHead = {
       ...(trace_id === toTraceId(this.run_id) ? {} : { trace_id }),

@@ -1,6 +1,8 @@
 /** The feature of run traces: recorders of attempts, what they store, and the age of traces. */
 import { createLazyModule } from "../environment.ts";
+import type { Prices } from "../executor/model-usage.ts";
 import type { FeatureContext, FeatureOf } from "../features/mod.ts";
+import type { DeliveryRow } from "../storage/mod.ts";
 import { createTraceFeed, type TraceFeed } from "./feed.ts";
 import type { HistogramFamily } from "./histograms.ts";
 import type { TracesOptions } from "./mod.ts";
@@ -11,7 +13,7 @@ import type { InternalTraces } from "./traces.ts";
 
 interface TracesContext extends FeatureContext {
   readonly options: { readonly traces?: TraceOptions };
-  readonly settings: { readonly worker: { readonly lease_ms: number } };
+  readonly settings: { readonly worker: { readonly lease_ms: number }; readonly usage: { readonly prices: Prices } };
 }
 
 /** The parts of the feature that the service uses. */
@@ -24,6 +26,8 @@ export interface TraceParts {
   flushTraces(): Promise<void>;
   /** Returns the histograms of this process; none before it has started. */
   readHistograms(): readonly HistogramFamily[];
+  /** Returns the `traceparent` of the next attempt of a delivery; undefined if no traces are recorded. */
+  formatTraceParent(delivery: DeliveryRow): string | undefined;
   /** Tells the sinks about stored feedback. Never rejects. */
   reportFeedback(feedback: RunFeedback): Promise<void>;
 }
@@ -59,6 +63,7 @@ export function tracesFeature(context: TracesContext): FeatureOf<"traces"> & { r
       ...{ traces, traceFeed: feed, traceCounters: counters, traceSettings: settings },
       flushTraces: async () => await recording?.flush(),
       readHistograms: () => recording?.readHistograms() ?? [],
+      formatTraceParent: (delivery) => (hasTraces ? recording?.formatTraceParent(delivery) : undefined),
       reportFeedback: async (feedback) => await recording?.reportFeedback(feedback),
     },
     connect(parts) {
@@ -67,9 +72,10 @@ export function tracesFeature(context: TracesContext): FeatureOf<"traces"> & { r
     },
     async load() {
       const code = await import("./recording.ts");
-      const { lease_ms } = context.settings.worker;
+      const { worker, usage } = context.settings;
       const { deployment } = context.scope;
-      recording = code.createTraceRecording({ ...context, settings, lease_ms, deployment, counters, feed });
+      const shared = { lease_ms: worker.lease_ms, prices: usage.prices, deployment };
+      recording = code.createTraceRecording({ ...context, ...shared, settings, counters, feed });
     },
     spans: (attempt) => recording?.createSpans(attempt),
     prepare(request: MetadataOfRequest, origin: CreationOrigin) {

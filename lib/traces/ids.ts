@@ -1,4 +1,5 @@
 /** The ids of traces and spans. Those of attempts are computed, so that other attempts and readers know them. */
+import type { SpanLink, TraceOrigin } from "../storage/mod.ts";
 
 /** Returns the trace id of a run without a `traceparent`: its id without hyphens. */
 export const toTraceId = (run_id: string): string => run_id.replaceAll("-", "");
@@ -45,5 +46,23 @@ export function parseTraceParent(text: string | undefined): TraceParent | null {
   return { trace_id, span_id };
 }
 
-/** Returns the `traceparent` of a span, as sampled. */
-export const formatTraceParent = ({ trace_id, span_id }: TraceParent): string => `00-${trace_id}-${span_id}-01`;
+/** Returns the relations of the trace of a run: those of its origin, and the span of a caller whose trace it continues. */
+export function listOriginLinks({ links = [], traceparent }: TraceOrigin): readonly SpanLink[] {
+  const parent = parseTraceParent(traceparent);
+  return parent ? [...links, { kind: "called_by", ...parent }] : links;
+}
+
+/** Returns the `traceparent` of a span. */
+export const formatTraceParent = ({ trace_id, span_id }: TraceParent, isSampled = true): string =>
+  `00-${trace_id}-${span_id}-${isSampled ? "01" : "00"}`;
+
+/** Returns true if the flags of a well-formed `traceparent` say that its caller records the trace. */
+export const hasSampledFlag = (traceparent: string): boolean =>
+  (Number.parseInt(traceparent.split("-")[3] ?? "", 16) & 1) === 1;
+
+/** The counters of the ids of webhook spans start here, so that they differ from those of attempts and queues. */
+const WEBHOOK_IDS = 2 ** 31;
+
+/** Returns the id of the span of a delivery attempt. */
+export const toWebhookSpanId = (delivery_id: string, number: number): string =>
+  toSpanId(toClaimPrefix(delivery_id, number), WEBHOOK_IDS);

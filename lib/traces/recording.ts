@@ -1,12 +1,21 @@
 /** The recorders of a process, loaded by services that record traces. */
 import type { Environment } from "../environment.ts";
+import type { Prices } from "../executor/model-usage.ts";
 import type { AttemptSpans, RecordedAttempt } from "../features/mod.ts";
 import type { JsonObject } from "../json.ts";
-import type { Storage, TraceOrigin } from "../storage/mod.ts";
+import type { DeliveryRow, Storage, TraceOrigin } from "../storage/mod.ts";
 import { MAX_WAIT_MS, RunSpans } from "./attempt-spans.ts";
 import type { TraceFeedWriter } from "./feed.ts";
 import { type HistogramFamily, RunHistograms } from "./histograms.ts";
-import { parseTraceParent, type TraceParent, toAttemptId, toTraceId } from "./ids.ts";
+import {
+  formatTraceParent,
+  hasSampledFlag,
+  parseTraceParent,
+  type TraceParent,
+  toAttemptId,
+  toTraceId,
+  toWebhookSpanId,
+} from "./ids.ts";
 import type { TraceSettings } from "./options.ts";
 import { createSinkGroup, type SinkGroup, type TraceCounters, type TracedFeedback } from "./sinks.ts";
 
@@ -16,6 +25,7 @@ interface RecordingContext {
   readonly deployment: string;
   readonly settings: TraceSettings;
   readonly lease_ms: number;
+  readonly prices: Prices;
   readonly counters: TraceCounters;
   readonly feed: TraceFeedWriter;
 }
@@ -31,6 +41,8 @@ export interface TraceRecording {
   createOrigin(origin: CreationOrigin, request: MetadataOfRequest): TraceOrigin;
   /** Tells the sinks about stored feedback. Reads the run first. Does nothing without sinks or for an unknown run; never rejects. */
   reportFeedback(feedback: RunFeedback): Promise<void>;
+  /** Returns the `traceparent` of an attempt of a delivery that was counted. */
+  formatTraceParent(delivery: DeliveryRow): string;
   /** Returns the histograms of this process. */
   readHistograms(): readonly HistogramFamily[];
   /** Waits for the sinks. */
@@ -47,6 +59,8 @@ function continueActiveSpan(created: TraceOrigin, mode: TraceSettings["parent"],
   const incoming = parseTraceParent(created.traceparent);
   // A caller's trace is continued, also where the HTTP server does not know of it.
   if (traceparent === undefined || !active || (incoming && incoming.trace_id !== active.trace_id)) return created;
+  // An instrumented HTTP server continues a trace that the run may only link.
+  if (created.links?.some(({ kind, trace_id }) => kind === "called_by" && trace_id === active.trace_id)) return created;
   const { tracestate: _, ...members } = created;
   return { ...members, traceparent, has_request_span: true };
 }
@@ -67,6 +81,14 @@ async function reportFeedback(
   } catch (error) {
     environment.log({ level: "warn", message: "feedback did not reach the trace sinks", run_id, error });
   }
+}
+
+/** Returns the `traceparent` of the present attempt of a delivery, in the trace of its run. Its span is derived when the trace is read. */
+function formatDeliveryTraceParent({ delivery_id, attempts, run }: DeliveryRow): string {
+  const { traceparent } = run.trace_origin ?? {};
+  const trace_id = parseTraceParent(traceparent)?.trace_id ?? toTraceId(run.run_id);
+  const isRecorded = traceparent === undefined || hasSampledFlag(traceparent);
+  return formatTraceParent({ trace_id, span_id: toWebhookSpanId(delivery_id, attempts) }, isRecorded);
 }
 
 /** Creates the recording. One timer for all attempts saves the spans that have waited long enough. */
@@ -106,6 +128,7 @@ export function createTraceRecording({ feed, ...context }: RecordingContext): Tr
     createOrigin: (origin, request) =>
       continueActiveSpan(createTraceOrigin(origin, settings.parent, request), settings.parent, sinks),
     reportFeedback: (feedback) => reportFeedback(feedback, context, sinks),
+    formatTraceParent: formatDeliveryTraceParent,
     readHistograms: () => histograms.read(),
     flush: () => sinks.flush(),
     createSpans(attempt) {
@@ -137,7 +160,7 @@ export interface CreationOrigin {
 /** The members of a run request whose `traceparent` counts if the call itself has none. */
 export interface MetadataOfRequest {
   readonly metadata?: JsonObject | null;
-  readonly config?: { readonly metadata?: unknown } | null;
+  readonly config?: { readonly metadata?: unknown; readonly configurable?: unknown } | null;
 }
 
 interface IncomingContext {
@@ -145,12 +168,20 @@ interface IncomingContext {
   readonly tracestate?: unknown;
 }
 
-/** Returns the first trace context that is well-formed: of the call, of the run, or of its configuration; null for none. */
+/**
+ * Returns the first trace context that is well-formed: of the call, of the run, of the metadata of its configuration, or of its
+ * `configurable`, where a `RemoteGraph` in a node has it. Returns null for none.
+ */
 function findIncoming(
   trace: IncomingContext,
   { metadata, config }: MetadataOfRequest,
 ): { readonly parent: TraceParent; readonly traceparent: string; readonly tracestate: string } | null {
-  for (const context of [trace, metadata, config?.metadata] as readonly (IncomingContext | null | undefined)[]) {
+  const { metadata: configMetadata, configurable } = config ?? {};
+  for (const context of [trace, metadata, configMetadata, configurable] as readonly (
+    | IncomingContext
+    | null
+    | undefined
+  )[]) {
     const { traceparent, tracestate } = context ?? {};
     if (typeof traceparent !== "string") continue;
     const parent = parseTraceParent(traceparent);
@@ -171,8 +202,9 @@ function createTraceOrigin(
   request: MetadataOfRequest = {},
 ): TraceOrigin {
   const { may_continue = true, traceparent: _, tracestate: _state, links = [], ...origin } = trace;
-  // A cron fires by itself: its metadata belongs to no call.
-  const incoming = mode === "ignore" || cron_id !== undefined ? null : findIncoming(trace, request);
+  // A cron fires by itself, and a run that is made again has the metadata of the run before: they belong to no call.
+  const isOwnRequest = cron_id === undefined && !links.some(({ kind }) => kind === "again");
+  const incoming = mode === "ignore" ? null : findIncoming(trace, isOwnRequest ? request : {});
   const continues = incoming !== null && mode === "continue" && may_continue;
   const allLinks = incoming && !continues ? [...links, { kind: "called_by" as const, ...incoming.parent }] : links;
   return {

@@ -18,7 +18,15 @@ import type {
   TraceTotals,
 } from "../storage/mod.ts";
 import { resolveValue, type StoredValue } from "./content.ts";
-import { parseTraceParent, toClaimPrefix, toRunSpanId, toSpanId, toTraceId } from "./ids.ts";
+import {
+  listOriginLinks,
+  parseTraceParent,
+  toClaimPrefix,
+  toRunSpanId,
+  toSpanId,
+  toTraceId,
+  toWebhookSpanId,
+} from "./ids.ts";
 import { type JournalOperation, listOperations, toOperationSpan } from "./journal-spans.ts";
 import { type AttemptRecords, mergeSpans } from "./merged-spans.ts";
 import { roundMs } from "./round-ms.ts";
@@ -247,14 +255,9 @@ function createDerivedSpans(sources: TraceSources, { attempts, queues, end_ms }:
     ...operations.map((operation) =>
       toOperationSpan(operation, operation.span_id, { run_id, created_at, span_id, attempts, keepError }),
     ),
-    ...webhooks.map((attempt, index) =>
-      toWebhookSpan(attempt, { span_id: toSpanId(derivedPrefix, WEBHOOK_IDS + index), parent_id: span_id, created_at }),
-    ),
+    ...webhooks.map((attempt) => toWebhookSpan(attempt, { parent_id: span_id, created_at })),
   ];
 }
-
-/** The ids of webhook spans start here, above those of queues. */
-const WEBHOOK_IDS = 2 ** 31;
 
 const toQueueSpan = ({ claim, start_ms, end_ms }: QueueInterval, span_id: string, parent_id: string): Span => ({
   ...{ span_id, parent_id, kind: "queue", name: "queue", start_ms, duration_ms: roundMs(end_ms - start_ms) },
@@ -262,11 +265,11 @@ const toQueueSpan = ({ claim, start_ms, end_ms }: QueueInterval, span_id: string
 });
 
 function toWebhookSpan(
-  { at, duration_ms, error, status, number, host }: WebhookAttempt,
-  { created_at, ...ids }: { readonly span_id: string; readonly parent_id: string; readonly created_at: number },
+  { at, duration_ms, error, status, number, host, delivery_id }: WebhookAttempt,
+  { created_at, parent_id }: { readonly parent_id: string; readonly created_at: number },
 ): Span {
   return {
-    ...ids,
+    ...{ span_id: toWebhookSpanId(delivery_id, number), parent_id },
     ...{ kind: "webhook", name: host || "relative URL", start_ms: at - created_at, duration_ms, try: number },
     ...(error === null ? { status: "ok" } : { status: "error", error: { type: error } }),
     ...(status === null ? {} : { attributes: { status } }),
@@ -367,7 +370,7 @@ function createTotals({ trace, traced }: TraceSources, spans: readonly Span[], d
 
 /** Returns the relations of the trace: those of its origin, and the runs that have begun what it has settled. */
 function createLinks({ trace_origin, cron_id }: TracedRun, derived: readonly Span[]): readonly SpanLink[] {
-  const stored = trace_origin.links ?? [];
+  const stored = listOriginLinks(trace_origin);
   const fired: readonly SpanLink[] = cron_id === null ? [] : [{ kind: "fired_by", cron_id }];
   const resumed = derived.filter(({ kind }) => kind === "ask" || kind === "wait").flatMap(({ links = [] }) => links);
   const links = new Map([...stored, ...fired, ...resumed].map((link) => [JSON.stringify(link), link]));

@@ -39,6 +39,14 @@ export interface TracedFeedback {
   readonly created_at: number;
 }
 
+/** The span that code of an agent runs in. */
+export interface SpanPlace {
+  readonly span_id: string;
+  readonly attempt: TracedAttempt;
+  /** Returns the innermost span around the caller, such as that of a tool in the node `span_id`; undefined for `span_id` itself. */
+  readonly findSpan?: (() => string | undefined) | undefined;
+}
+
 /**
  * Gets the spans of all runs that this process executes, also of those that are not stored. Its methods are called between two steps of
  * an agent, so they must return at once. What they throw or reject is logged, as is a call that takes longer than a second; the run goes on.
@@ -53,7 +61,7 @@ export interface TraceSink {
   /** Called when feedback on a run is stored. */
   onFeedback?(feedback: TracedFeedback): void;
   /** Calls code of an agent inside of a span, and returns its result. It must call `work` once. */
-  runIn?<Result>(span_id: string, attempt: TracedAttempt, work: () => Result): Result;
+  runIn?<Result>(location: SpanPlace, work: () => Result): Result;
   /** Returns the `traceparent` of the span in which the caller creates a run; undefined for none. */
   getActiveTraceParent?(): string | undefined;
   /** Called when the service stops, after the last span. */
@@ -84,7 +92,7 @@ export interface SinkGroup {
   /** True if a sink wants to run code of agents inside of spans. */
   readonly hasContext: boolean;
   /** Calls `work` inside of a span of all sinks that have contexts. Throws only what `work` throws. */
-  runIn<Result>(span_id: string, attempt: TracedAttempt, work: () => Result): Result;
+  runIn<Result>(location: SpanPlace, work: () => Result): Result;
   /** Returns the `traceparent` of the first sink that knows one. */
   findActiveTraceParent(): string | undefined;
   flush(): Promise<void>;
@@ -162,9 +170,9 @@ export function createSinkGroup(
     hasContext: sinks.some(({ runIn }) => runIn),
     commit: (duration_ms) => call((sink) => sink.onCommit?.(duration_ms)),
     feedback: (feedback) => call((sink) => sink.onFeedback?.(feedback)),
-    runIn<Result>(span_id: string, attempt: TracedAttempt, work: () => Result) {
+    runIn<Result>(location: SpanPlace, work: () => Result) {
       const runs = sinks.reduce((inner, sink) => {
-        const enter = (run: () => Result): Result => (sink.runIn ? sink.runIn(span_id, attempt, run) : run());
+        const enter = (run: () => Result): Result => (sink.runIn ? sink.runIn(location, run) : run());
         return sink.runIn ? () => runThrough(enter, inner, report) : inner;
       }, work);
       return runs();

@@ -1,4 +1,5 @@
 /** Records the spans of one attempt in memory: their ids, times and sums, within the limits of a run. */
+import { findCost, type Prices } from "../executor/model-usage.ts";
 import type { EndedSpan, StartedSpan, TraceRecorder } from "../executor/trace.ts";
 import { copyStart, type JsonObject } from "../json.ts";
 import type { Span, SpanKind, SpanStatus, TraceTotals } from "../storage/mod.ts";
@@ -29,12 +30,13 @@ interface RecorderOptions {
   /** The first 8 digits of all ids. */
   readonly prefix: string;
   readonly keeper: ContentKeeper;
+  readonly prices: Prices;
   /** Milliseconds after the run's `created_at`, by a clock that is never set. */
   now(): number;
   /** Called when a span starts or ends, also for spans that are not kept. */
   onChange(span: Span): void;
-  /** Calls `work` inside of a span of the sinks; undefined if none has use for it. */
-  readonly runIn?: TraceRecorder["runIn"];
+  /** The members of the recorder that it has for some services only. */
+  readonly members?: Pick<TraceRecorder, "runIn" | "startStep" | "formatTraceParent">;
 }
 
 type Sums = { -readonly [Name in keyof TraceTotals]: number };
@@ -48,6 +50,8 @@ export class SpanRecorder implements TraceRecorder {
   #count = 0;
   readonly attempt_id: string;
   readonly runIn?: TraceRecorder["runIn"];
+  readonly startStep?: TraceRecorder["startStep"];
+  readonly formatTraceParent?: TraceRecorder["formatTraceParent"];
   /** The span of the attempt. Not among the open spans, because sources cannot end it. */
   readonly attemptSpan: MutableSpan;
   kept = 0;
@@ -58,7 +62,7 @@ export class SpanRecorder implements TraceRecorder {
   constructor(options: RecorderOptions, attempt: Pick<Span, "name" | "start_ms"> & { readonly parent_id: string }) {
     this.#options = options;
     this.attempt_id = this.#nextId();
-    if (options.runIn) this.runIn = options.runIn;
+    Object.assign(this, options.members);
     this.attemptSpan = {
       span_id: this.attempt_id,
       parent_id: attempt.parent_id,
@@ -103,11 +107,13 @@ export class SpanRecorder implements TraceRecorder {
     return span.span_id;
   }
 
-  end(span_id: string, { status, error, output, ...result }: EndedSpan): void {
+  end(span_id: string, { status, error, output, usage, ...result }: EndedSpan): void {
     const span = this.#open.get(span_id);
     if (!span) return;
-    const { keeper } = this.#options;
-    Object.assign(span, limitTexts(toKnownSums(result)));
+    const { keeper, prices } = this.#options;
+    const costs = (usage ?? []).map((reported) => findCost(reported, prices)).filter((cost) => cost !== undefined);
+    const sums = costs.length > 0 ? { ...result, cost_usd: costs.reduce((sum, cost) => sum + cost, 0) } : result;
+    Object.assign(span, limitTexts(toKnownSums(sums)));
     if (error !== undefined && status === "error") span.error = keeper.keepError(error, span);
     const keptOutput = output && keeper.keepValue(output, span, "output");
     if (keptOutput) span.output = keptOutput;

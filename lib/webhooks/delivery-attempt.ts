@@ -21,6 +21,8 @@ export interface DeliveryAttemptOptions {
   /** The host application, or null if this process cannot send to relative URLs. */
   readonly loopback: Loopback | null;
   readonly user_agent: string;
+  /** Returns the `traceparent` of the attempt that a delivery has counted last; undefined for none. */
+  readonly formatTraceParent?: (row: DeliveryRow) => string | undefined;
 }
 
 /** The result of one attempt. `error` is a code; null when the receiver accepted the delivery. */
@@ -149,11 +151,13 @@ export function createAttemptFunction(
     const id = `msg_${row.delivery_id}`;
     const timestamp = Math.floor(attemptedAt / 1000);
     const signatures = settings.secrets.length > 0 ? await signPayload(settings.secrets, id, timestamp, body) : null;
+    const traceparent = options.formatTraceParent?.(row);
     const defaults: readonly (readonly [string, string])[] = [
       ["content-type", notification?.content_type ?? "application/json; charset=utf-8"],
       ["user-agent", options.user_agent],
       ["webhook-id", id],
       ["idempotency-key", id],
+      ...(traceparent === undefined ? [] : [["traceparent", traceparent] as const]),
       ...(notification?.headers ?? []),
     ];
     const configured = new Set(settings.headers.map(([name]) => name.toLowerCase()));

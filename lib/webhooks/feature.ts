@@ -35,7 +35,9 @@ export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> 
     loadedTransport ??= webhooks.transport ? Promise.resolve(webhooks.transport) : createSystemTransport();
     return await loadedTransport;
   };
-  const sender = createWebhookSender({ ...context, settings: webhooks, transport, loopback });
+  let traces: Pick<DeliveryAttemptOptions, "formatTraceParent"> = {};
+  const formatTraceParent: DeliveryAttemptOptions["formatTraceParent"] = (row) => traces.formatTraceParent?.(row);
+  const sender = createWebhookSender({ ...context, settings: webhooks, transport, loopback, formatTraceParent });
   const exposedNames = findExposedHeaders(options.webhooks ?? {}, webhooks);
   if (exposedNames.length > 0) {
     const message = `webhooks.headers: every caller that starts a run can have ${exposedNames.join(", ")} sent to any public host; name the hosts in webhooks.url.allowed_domains`;
@@ -43,6 +45,9 @@ export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> 
   }
   return {
     resources: { webhooks: sender },
+    connect(parts: typeof traces) {
+      traces = parts;
+    },
     /**
      * Returns the push or else the webhook of a new run as stored; an empty object without one and, for a webhook, with
      * webhooks disabled. Throws `invalid` for a chain that is too deep, and `webhook_refused` for a URL that the policy

@@ -42,6 +42,8 @@ export const deliveryTables = {
       interrupts: "text",
       /** The version of the assistant. Null in rows of older releases. */
       assistant_version: "bigint",
+      /** JSON: the call that created the run, for its trace. */
+      trace_origin: "text",
     },
     constraints: [
       "check ((claim_token is null) = (claimed_until is null))",

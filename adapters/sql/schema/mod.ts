@@ -49,5 +49,11 @@ export const schema: Schema = {
         "alter table webhook_deliveries add column assistant_version bigint",
       ],
     },
+    {
+      tables: [],
+      statements: (dialect) => [
+        `alter table webhook_deliveries add column trace_origin text${dialect === "postgres" ? ' collate "C"' : ""}`,
+      ],
+    },
   ],
 };

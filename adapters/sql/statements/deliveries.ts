@@ -58,6 +58,7 @@ const toDelivery = (
   push: specific.push,
   interrupts: specific.interrupts,
   assistant_version: sql`r.assistant_version`,
+  trace_origin: sql`r.trace_origin`,
 });
 
 /** Returns column → value of a notification of the configuration `c` about the run `r`. Its id is the start of the configuration's id and `id_end`. */

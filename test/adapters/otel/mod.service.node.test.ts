@@ -1,10 +1,13 @@
 /** The exporter on a service with an SDK that is registered globally: what runs of graphs and functions export, and their contexts. */
 import assert from "node:assert/strict";
 import { after, before, beforeEach, describe, it } from "node:test";
+import { tool } from "@langchain/core/tools";
 import { Annotation, END, START, StateGraph } from "@langchain/langgraph";
 import { context, SpanKind, trace } from "@opentelemetry/api";
 import { NodeSDK } from "@opentelemetry/sdk-node";
 import { InMemorySpanExporter, type ReadableSpan, SimpleSpanProcessor } from "@opentelemetry/sdk-trace";
+import { z } from "zod";
+import { span } from "../../../adapters/langgraph/mod.ts";
 import { otel, traceIds } from "../../../adapters/otel/mod.ts";
 import { testService } from "../../suite/kit.ts";
 
@@ -30,8 +33,49 @@ const graph = new StateGraph(State)
   .addEdge(START, "inner")
   .addEdge("inner", END)
   .compile();
+const look = tool(
+  async () => {
+    active["look"] = readActiveId();
+    await Promise.resolve();
+    active["look, later"] = readActiveId();
+    trace.getTracer("instrumented fetch").startSpan("GET").end();
+    return "warm";
+  },
+  { name: "look", schema: z.object({}) },
+);
+const tooled = new StateGraph(State)
+  .addNode("inner", async () => {
+    await look.invoke({});
+    active["inner"] = readActiveId();
+    await span("named", async () => {
+      active["named"] = readActiveId();
+      await look.invoke({});
+      active["named, later"] = readActiveId();
+    });
+    return { text: "done" };
+  })
+  .addEdge(START, "inner")
+  .compile();
 const agents = {
   graph,
+  tooled,
+  async stepped({ step }: { step(name: string, work: () => string, options?: object): Promise<string> }) {
+    let tries = 0;
+    await step("save", () => {
+      active["save"] = readActiveId();
+      return "done";
+    });
+    return await step(
+      "flaky",
+      () => {
+        tries++;
+        active[`try ${tries}`] = readActiveId();
+        if (tries === 1) throw new RangeError("Not yet");
+        return "done";
+      },
+      { retries: 1, backoff: 1 },
+    );
+  },
   async plain({ span }: { span(name: string, work: () => Promise<string>): Promise<string> }) {
     active["plain"] = readActiveId();
     return await span("rank", async () => {
@@ -86,6 +130,45 @@ describe("the exporter on a service", () => {
     assert.equal(active["plain"], readId(spans, "invoke_agent plain"));
     assert.equal(active["rank"], readId(spans, "custom rank"));
     assert.ok(active["plain"] && active["rank"]);
+  });
+
+  it("makes the span of a tool and a named span the active one in the node that calls it", async () => {
+    const spans = await run("tooled");
+    const tools = exporter.getFinishedSpans().filter(({ name }) => name === "execute_tool look");
+    const [first, second] = tools.map((exported) => exported.spanContext().spanId);
+    assert.ok(first && second);
+    assert.deepEqual([active["look"], active["look, later"]], [second, second]);
+    assert.equal(active["inner"], readId(spans, "node inner"));
+    assert.deepEqual([active["named"], active["named, later"]], Array(2).fill(readId(spans, "custom named")));
+    assert.deepEqual(
+      tools.map(({ parentSpanContext }) => parentSpanContext?.spanId),
+      [readId(spans, "node inner"), readId(spans, "custom named")],
+    );
+    const requests = exporter.getFinishedSpans().filter(({ name }) => name === "GET");
+    assert.deepEqual(
+      requests.map(({ parentSpanContext }) => parentSpanContext?.spanId),
+      [first, second],
+    );
+  });
+
+  it("exports each try of a step, and runs its work in it", async () => {
+    const spans = await run("stepped");
+    assert.ok(active["save"]);
+    assert.equal(active["save"], readId(spans, "step save"));
+    const tries = exporter.getFinishedSpans().filter(({ name }) => name === "step flaky");
+    assert.deepEqual(
+      tries.map((exported) => exported.spanContext().spanId),
+      [active["try 1"], active["try 2"]],
+    );
+    assert.deepEqual(
+      tries.map(({ attributes }) => [attributes["greenroom.try"], attributes["error.type"]]),
+      [
+        [1, "RangeError"],
+        [2, undefined],
+      ],
+    );
+    const attempt = readId(spans, "invoke_agent stepped");
+    assert.ok(tries.every(({ parentSpanContext }) => parentSpanContext?.spanId === attempt));
   });
 
   it("continues the span in which a run is created, and then exports no request", async () => {

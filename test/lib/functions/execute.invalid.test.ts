@@ -68,7 +68,7 @@ describe("a function without types", () => {
           "step",
           "store",
         ],
-        ...["thread_id", "user", "wait"],
+        ...["thread_id", "traceparent", "user", "wait"],
       ].sort(),
     );
   });

@@ -87,12 +87,12 @@ describe("job.span", () => {
     const results = trace.spans.map(({ name, result }) => [
       name,
       result?.tokens,
-      result?.cost_usd,
+      result?.usage?.map(({ cost_usd }) => cost_usd),
       result?.response_model,
     ]);
     assert.deepEqual(results, [
-      ["outer", { in: 13, out: 1 }, undefined, undefined],
-      ["call", { in: 2, out: 0 }, 0.5, "large"],
+      ["outer", { in: 13, out: 1 }, [undefined, undefined], undefined],
+      ["call", { in: 2, out: 0 }, [0.5], "large"],
       ["lookup", undefined, undefined, undefined],
     ]);
     assert.equal(tokens, 115);

@@ -12,6 +12,7 @@ import { createClockedService, createFaultyStorage } from "../../support/faulty.
 import { ask, graph, state } from "../engine/attempt.harness.ts";
 
 const scope = { deployment: "default" };
+const settings = { worker: { lease_ms: 1 }, usage: { prices: {} } };
 
 const toolCall = graph(async function* ({ trace }) {
   const id =
@@ -69,7 +70,7 @@ describe("a durable function that sleeps", () => {
 
 describe("the origin of a run", () => {
   const createOrigin = async (trace: object, options: object = {}): Promise<TraceOrigin | undefined> => {
-    const context = { options: { traces: options }, settings: { worker: { lease_ms: 1 } }, scope, environment: {} };
+    const context = { options: { traces: options }, settings, scope, environment: {} };
     const feature = tracesFeature(context as never);
     await feature.load?.();
     return feature.prepare?.({}, { trace }).trace_origin;
@@ -225,8 +226,8 @@ describe("what a sink may do beside", () => {
     const feedback: TracedFeedback[] = [];
     const sink: TraceSink = {
       onSpanEnded() {},
-      runIn(_span_id, { graph_id }, work) {
-        calls.push(`in ${graph_id}`);
+      runIn({ attempt }, work) {
+        calls.push(`in ${attempt.graph_id}`);
         return work();
       },
       onCommit: () => void calls.push("commit"),
@@ -268,18 +269,18 @@ describe("what a sink may do beside", () => {
       },
     };
     const after: TraceSink = {
-      runIn(_id, _attempt, work) {
+      runIn(_place, work) {
         work();
         throw new Error("sink");
       },
     };
     let count = 0;
-    const attempt = {} as TracedAttempt;
+    const place = { span_id: "1", attempt: {} as TracedAttempt };
     for (const sink of [before, after]) {
       const group = createSinkGroup([sink], environment, counters);
       assert.equal(group.hasContext, true);
       assert.equal(
-        group.runIn("1", attempt, () => ++count),
+        group.runIn(place, () => ++count),
         count,
       );
     }
@@ -287,7 +288,7 @@ describe("what a sink may do beside", () => {
     const failing = (): never => {
       throw new RangeError("work");
     };
-    assert.throws(() => createSinkGroup([after], environment, counters).runIn("1", attempt, failing), RangeError);
+    assert.throws(() => createSinkGroup([after], environment, counters).runIn(place, failing), RangeError);
     assert.equal(createSinkGroup([{ onSpanEnded() {} }], environment, counters).hasContext, false);
   });
 
@@ -301,6 +302,22 @@ describe("what a sink may do beside", () => {
     await result;
     const trace = await storage.getRunTrace(scope, run.run_id);
     assert.equal(trace?.head.trace_id, ids.trace_id);
+  });
+
+  it("does not name a span in a trace of a caller that the run may only link", async () => {
+    const ids = { trace_id: "0af7651916cd43dd8448eb211c80319c", span_id: "b7ad6b7169203331" };
+    const traceparent = `00-${ids.trace_id}-${ids.span_id}-01`;
+    // The span that an instrumented HTTP server has started for the request.
+    const active = `00-${ids.trace_id}-${"1".repeat(16)}-01`;
+    const { storage } = createFaultyStorage();
+    const sinks: TraceSink[] = [{ onSpanEnded() {}, getActiveTraceParent: () => active }];
+    await using test = await testService({ storage, executor: toolCall, traces: { sinks, parent: "link" } });
+    const { internalResources } = serviceInternals(test.service);
+    const { run, result } = await internalResources.runs.wait(scope, null, ask("g"), { trace: { traceparent } });
+    await result;
+    const trace = await storage.getRunTrace(scope, run.run_id);
+    assert.equal(trace?.head.trace_id, undefined);
+    assert.deepEqual(trace?.head.links, [{ kind: "called_by", ...ids }]);
   });
 });
 
@@ -352,7 +369,7 @@ describe("the content of a trace", () => {
 
 describe("the feed of running attempts", () => {
   it("lists the spans of a run and sends those that follow, until the attempt has ended", async () => {
-    const context = { options: {}, settings: { worker: { lease_ms: 1 } }, scope, environment: systemEnvironment() };
+    const context = { options: {}, settings, scope, environment: systemEnvironment() };
     const { resources, load, spans: createSpans } = tracesFeature(context as never);
     await load?.();
     const { traceFeed } = resources;

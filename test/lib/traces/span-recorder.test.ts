@@ -17,7 +17,7 @@ function createRecording(content: "references" | "all" = "references"): Recordin
   const keeper = new ContentKeeper({ content, max_bytes: 1_000, redact: null, counters: { redact_failed: 0 } });
   recording.recorder = new SpanRecorder(
     {
-      ...{ claim: 2, attempt: 1, prefix: "5ac1f00d", keeper },
+      ...{ claim: 2, attempt: 1, prefix: "5ac1f00d", keeper, prices: { "gpt-5": { tokens_in: 2, tokens_out: 10 } } },
       now: () => recording.time,
       onChange: ({ name, status }) => void recording.changes.push(`${name} ${status}`),
     },

@@ -61,9 +61,9 @@ insert into "delivery_attempts" ("delivery_id", "number", "at", "status", "error
 
 -- insertCancelNotifications
 -- (now bigint, now bigint, now bigint, deployment text, task_id text, task_id text)
-insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "stateless", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts", "assistant_version")
+insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "stateless", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts", "assistant_version", "trace_origin")
     select substr(c.push_id, 1, 24) || '000000000000', r.deployment, c.url, c.host, 0, 'pending', 0, 0, ?, ?, r.thread_id, r.assistant_id, 'interrupted', '{}', '{}', r.multitask_strategy, r.attempt, r.stateless, r.created_at, r.started_at, ?, null, null, 0, null, r.run_id, c.config, case when 'interrupted' = 'success' then (select t.interrupts from threads t
-      where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end, r.assistant_version from (select runs.* from runs where deployment = ? and run_id in (
+      where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end, r.assistant_version, r.trace_origin from (select runs.* from runs where deployment = ? and run_id in (
       select o.last_run from push_configs o where o.task_id = ?) and true) r
     join push_configs c on c.last_run = r.run_id
     where c.task_id = ? on conflict do nothing
@@ -78,9 +78,9 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
 
 -- insertCancelNotifications (filtered)
 -- (now bigint, now bigint, now bigint, deployment text, task_id text, filter text, task_id text)
-insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "stateless", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts", "assistant_version")
+insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "stateless", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts", "assistant_version", "trace_origin")
     select substr(c.push_id, 1, 24) || '000000000000', r.deployment, c.url, c.host, 0, 'pending', 0, 0, ?, ?, r.thread_id, r.assistant_id, 'interrupted', '{}', '{}', r.multitask_strategy, r.attempt, r.stateless, r.created_at, r.started_at, ?, null, null, 0, null, r.run_id, c.config, case when 'interrupted' = 'success' then (select t.interrupts from threads t
-      where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end, r.assistant_version from (select runs.* from runs where deployment = ? and run_id in (
+      where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end, r.assistant_version, r.trace_origin from (select runs.* from runs where deployment = ? and run_id in (
       select o.last_run from push_configs o where o.task_id = ?) and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
     and permitting.thread_id = "runs"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
@@ -91,9 +91,9 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
     join push_configs c on c.last_run = r.run_id
     where c.task_id = ? on conflict do nothing
 -- Postgres:
-insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "stateless", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts", "assistant_version")
+insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "stateless", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts", "assistant_version", "trace_origin")
     select substr(c.push_id, 1, 24) || '000000000000', r.deployment, c.url, c.host, 0, 'pending', 0, 0, $1::bigint, $2::bigint, r.thread_id, r.assistant_id, 'interrupted', '{}', '{}', r.multitask_strategy, r.attempt, r.stateless, r.created_at, r.started_at, $3::bigint, null, null, 0, null, r.run_id, c.config, case when 'interrupted' = 'success' then (select t.interrupts from threads t
-      where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end, r.assistant_version from (select runs.* from runs where deployment = $4::text and run_id in (
+      where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end, r.assistant_version, r.trace_origin from (select runs.* from runs where deployment = $4::text and run_id in (
       select o.last_run from push_configs o where o.task_id = $5::text) and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
     and permitting.thread_id = "runs"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($6::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
