@@ -14,7 +14,6 @@ const readQuery = v.object({
 
 /** GET /greenroom/traces */
 const listQuery = v.object({
-  ...runListFields,
   failed: parse.withDescription(
     v.optional(parse.flag),
     "Only runs that ended with `error` or `timeout`, or only others",
@@ -24,6 +23,7 @@ const listQuery = v.object({
   tool: parse.withDescription(v.optional(parse.name), "The name of a tool that was called"),
   model: parse.withDescription(v.optional(parse.name), "The name of a model that was called"),
   source: parse.withDescription(v.optional(parse.oneOf(TRACE_SOURCES)), "The way in which the run was created"),
+  ...runListFields,
 });
 
 const defineRoute = createRouteGroup({ tag: "Traces", group: "operations", issues: "query", strict_query: true });
