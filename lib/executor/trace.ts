@@ -48,7 +48,10 @@ export interface TraceRecorder {
   readonly attempt_id: string;
   /** Starts a span at the present time and returns its id. Spans above the limit of a run get an id too, and are only counted. */
   start(span: StartedSpan): string;
-  /** Ends a span. Has no effect if it has ended, or was never started. A later call for the same id has no effect. */
+  /**
+   * Ends a span and adds its tokens and cost to those of the run. Has no effect if it has ended, or was never started. The error
+   * counts only with the status `error`. Tokens and costs that are negative or no numbers are left out.
+   */
   end(span_id: string, result: EndedSpan): void;
   /**
    * Calls code of the agent inside of a span, which becomes the active one of OpenTelemetry. `findSpan` returns the innermost span where
@@ -64,6 +67,6 @@ export interface TraceRecorder {
    * nothing is stored and no sink gets spans.
    */
   formatTraceParent?(span_id?: string): string;
-  /** Notes the first token of a streamed model call. Only the first call has an effect. */
+  /** Notes the time to the first token of a streamed model call. Only the first call has an effect, and none after the end. */
   noteFirstToken(span_id: string): void;
 }

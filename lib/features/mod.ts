@@ -105,21 +105,34 @@ export interface SpansEnd {
 /** The spans of an attempt, as the engine uses them. */
 export interface AttemptSpans {
   readonly recorder: TraceRecorder;
-  /** Reads what earlier attempts have stored. Called before the executor starts, only if the run was claimed before. */
+  /**
+   * Reads the sums and names that earlier attempts have stored, and adds a span for each attempt that was lost. Called before the
+   * executor starts, only if the run was claimed before. Does nothing if traces are not stored. Rejects if the storage cannot be
+   * read.
+   */
   load(): Promise<void>;
-  /** Returns true if spans make a save. */
+  /** Returns true if spans have waited so long (5 s) that they need a save of their own. */
   hasUnsaved(): boolean;
-  /** Removes and returns the spans that the next save takes; an empty object if they need not be saved yet. */
+  /**
+   * Removes and returns the spans that the next save takes; an empty object if none has waited for a second, after the end, and
+   * for a run that is not sampled.
+   */
   drain(): Pick<Progress, "spans">;
-  /** Notes a save, with the time that it took. */
+  /** Notes a save with the time that it took, in the sums of the attempt, in metrics and for sinks. A slow one becomes a span. */
   onCommit(duration_ms: number): void;
-  /** Ends the spans of an attempt that ends its run. Returns what is stored; undefined for nothing. */
+  /**
+   * Ends the spans of an attempt that ends its run, and returns what is stored: with the unsaved spans if the run is sampled,
+   * slow, or failed and failed ones are kept; else only with its sums. Returns undefined if traces are not stored.
+   */
   end(outcome: SpansEnd): TraceEnd | undefined;
-  /** Ends the spans of an attempt whose run continues. Returns what is stored; undefined for nothing. */
+  /**
+   * Ends the spans of an attempt whose run continues. Returns what is stored, without spans for a run that is not sampled;
+   * undefined if traces are not stored.
+   */
   release(outcome: SpansEnd): TraceUpdate | undefined;
-  /** Called once the end of the run is stored. */
+  /** Counts the active time of the run in metrics, if this attempt has ended it. Called once the end of the run is stored. */
   onEndStored(): void;
-  /** Called once nothing more is stored. Ends the spans if they have not ended. */
+  /** Ends the spans as lost if they have not ended, and closes the feed. Called once nothing more is stored. */
   close(): void;
 }
 

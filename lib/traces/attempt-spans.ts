@@ -126,7 +126,10 @@ export class RunSpans implements AttemptSpans {
     context.onSpan(run.run_id, this.recorder.attemptSpan);
   }
 
-  /** Reads what earlier attempts have stored, and adds the spans of those that were lost. Their sums count for the run. */
+  /**
+   * Reads what earlier attempts have stored, and adds the spans of those that were lost. Their sums count for the run. Does
+   * nothing if traces are not stored; rejects if they cannot be read.
+   */
   async load(): Promise<void> {
     const { storage, deployment, settings } = this.#context;
     if (settings.sampling === null) return;
@@ -250,6 +253,7 @@ export class RunSpans implements AttemptSpans {
     return ({ status, error }) => end(status, error);
   }
 
+  /** Returns milliseconds of a clock that is never set; of the wall clock on runtimes without one. */
   #monotonic(): number {
     const { environment } = this.#context;
     return environment.monotonic?.() ?? environment.now();
@@ -260,6 +264,10 @@ export class RunSpans implements AttemptSpans {
     return this.#zero_ms + this.#monotonic();
   }
 
+  /**
+   * Hands a span that has started or ended to counters, metrics, sinks and the feed. From the first span on, the attempt waits
+   * for a save; its own span and commits make none. A commit is handed on when it ends, as a start and an end.
+   */
   #onChange(span: Span): void {
     const { counters, sinks, onSpan } = this.#context;
     const isStart = span.status === "open";
@@ -274,12 +282,16 @@ export class RunSpans implements AttemptSpans {
     onSpan(this.run_id, span);
   }
 
+  /** Notes since when spans wait, or that none does; tells the recording for a sampled run only. */
   #setWaiting(isWaiting: boolean): void {
     this.#waitingSince = isWaiting ? this.#monotonic() : null;
     if (this.#isSampled) this.#context.setWaiting(this, isWaiting);
   }
 
-  /** Ends the open spans and that of the attempt. */
+  /**
+   * Ends the open spans and that of the attempt, keeps the reported usage, and counts dropped spans. The span of an attempt that
+   * succeeded and waits is `interrupted`; only one with the status `error` gets the error. Works once.
+   */
   #endSpans({ status, isWaiting, counted, usage, error }: SpansEnd): void {
     if (this.#isEnded) return;
     this.#usage = usage;
@@ -294,18 +306,22 @@ export class RunSpans implements AttemptSpans {
     this.#setWaiting(false);
   }
 
+  /** Returns the number of saves so far and their times, in rounded milliseconds. */
   #roundCommits(): NonNullable<Span["commits"]> {
     const { count, total_ms, max_ms } = this.#commits;
     return { count, total_ms: roundMs(total_ms), max_ms: roundMs(max_ms) };
   }
 
-  /** Returns the active time of the run so far. */
+  /** Returns the active time of the run so far in milliseconds, over all its attempts. An open attempt counts until now. */
   #activeMs(): number {
     const { start_ms, duration_ms = this.#now() - start_ms } = this.recorder.attemptSpan;
     return roundMs(this.#earlier.active_ms + Math.max(0, duration_ms));
   }
 
-  /** Returns the state of the trace with this attempt. Tokens are those that the attempt has reported, once it has ended. */
+  /**
+   * Returns the state of the trace with this attempt: sums over all attempts, at most 64 names, and the active time. With `closed`,
+   * tokens and cost of this attempt are those that it has reported, 0 without a report; else those of its spans.
+   */
   #createUpdate(closed: boolean): Omit<TraceUpdate, "parts" | "contents"> {
     const { settings } = this.#context;
     const { totals: earlier, names, dropped, active_ms } = this.#earlier;
@@ -335,6 +351,7 @@ export class RunSpans implements AttemptSpans {
     return this.recorder.drain().map((span) => JSON.stringify(this.#toStored(span)));
   }
 
+  /** Returns a span with its copied values in their stored form; the same object for a span without values. */
   #toStored(span: Span): object {
     const { input, output } = span;
     if (!input && !output) return span;
@@ -345,7 +362,9 @@ export class RunSpans implements AttemptSpans {
     };
   }
 
-  /** Returns spans in parts; without an argument those that are unsaved, which it removes. */
+  /**
+   * Returns these spans, by default the unsaved ones, which it removes, as JSON lists of about 60 KiB, numbered on in the claim.
+   */
   #createParts(spans = this.#serialize()): readonly TracePart[] {
     const parts: TracePart[] = [];
     let list: string[] = [];
@@ -367,7 +386,10 @@ export class RunSpans implements AttemptSpans {
     return parts;
   }
 
-  /** Adds a span for each earlier attempt that was lost and whose end is not stored. Returns these spans. */
+  /**
+   * Adds a span for each earlier attempt that was lost and whose end is not stored, which ends at its last save or the last
+   * renewal of its lease. Returns these spans, the newest first.
+   */
   #addLostAttempts({ head, claims }: TraceProgress): readonly Span[] {
     const { lease_ms } = this.#context;
     const { run, cancelled, exhausted } = this.#attempt.claimed;
@@ -426,6 +448,7 @@ const addTotals = (a: TraceTotals, b: TraceTotals): TraceTotals => ({
   cost_usd: a.cost_usd + b.cost_usd,
 });
 
+/** Returns the sums of both counts by kind, in a new object. */
 const addCounts = (a: TraceHead["dropped"], b: TraceHead["dropped"]): TraceHead["dropped"] => {
   const sums: Record<string, number> = { ...a };
   for (const [kind, count] of Object.entries(b)) sums[kind] = (sums[kind] ?? 0) + count;

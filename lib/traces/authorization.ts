@@ -2,7 +2,7 @@
 import type { Authorizer } from "../auth/authorizer.ts";
 import type { InternalTraces, Traces } from "./traces.ts";
 
-/** Returns `stream`, which authorizes reading the thread. Its frames fail once the caller loses access. */
+/** Returns `stream`, which authorizes reading the thread, and rejects otherwise. Its frames reject once the caller loses access. */
 export const authorizeStreamTrace =
   (
     { authorize, guards }: Authorizer<"threads:read">,

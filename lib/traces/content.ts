@@ -32,7 +32,10 @@ export type StoredValue =
       readonly truncated: boolean;
     };
 
-/** Returns the value of a span, with its content from the trace. Null stands for content that is not stored. */
+/**
+ * Returns the value of a span, with its content from the trace; null stands for content that is not stored. A reference and an
+ * inline value are returned as they are.
+ */
 export function resolveValue(stored: StoredValue, contents: ReadonlyMap<string, Json>): SpanValue {
   if ("ref" in stored || "value" in stored) return stored;
   const { bytes, truncated } = stored;
@@ -108,7 +111,11 @@ export class ContentKeeper {
     this.#bytes += bytes;
   }
 
-  /** Returns what is kept of an input or output; undefined for nothing. */
+  /**
+   * Returns what is kept of an input or output: with the option `all` a redacted copy without secrets and files, else the
+   * reference, if there is one. The reference also stands for a value that cannot be copied. Undefined for nothing, also if
+   * `redact` omits the copy.
+   */
   keepValue(recorded: RecordedValue, span: SpanHead, member: "input" | "output"): SpanValue | undefined {
     const { content } = this.#options;
     if (content === "none") return undefined;
@@ -125,7 +132,7 @@ export class ContentKeeper {
     }
   }
 
-  /** Returns the type of an error, and its message if copies are kept. */
+  /** Returns the type of an error, and its redacted message, cut to 500 characters, if copies are kept. */
   keepError(error: unknown, span: SpanHead): SpanError {
     const { name, message } = readError(error);
     const type = copyStart(name, MAX_NAME_CHARS);
@@ -134,18 +141,25 @@ export class ContentKeeper {
     return typeof kept === "string" ? { type, message: copyStart(kept, MAX_ERROR_CHARS) } : { type };
   }
 
-  /** Returns the parameters of a model call as far as they are permitted and fit; undefined for none. */
+  /**
+   * Returns the parameters of a model call without secrets, after `redact`, as far as they fit in 1 KiB; undefined for none. Unless
+   * copies are kept, only those that can hold no text of a conversation.
+   */
   keepParams(params: JsonObject | undefined, span: SpanHead): JsonObject | undefined {
     const permitted = this.#options.content === "all" ? params : params && omitTexts(params);
     return this.#keepMembers(permitted, { ...span, member: "params" }, Number.POSITIVE_INFINITY, MAX_PARAMS_BYTES);
   }
 
-  /** Returns the attributes that fit, if copies are kept; undefined for none. */
+  /** Returns the first 32 attributes, after `redact`, as far as they fit in 4 KiB, if copies are kept; undefined for none. */
   keepAttributes(attributes: JsonObject | undefined, span: SpanHead): JsonObject | undefined {
     if (this.#options.content !== "all") return undefined;
     return this.#keepMembers(attributes, { ...span, member: "attributes" }, MAX_ATTRIBUTES, MAX_ATTRIBUTES_BYTES);
   }
 
+  /**
+   * Returns the first `count` members without secrets, after `redact`, whose JSON fits; undefined for none or if `redact` omits
+   * them.
+   */
   #keepMembers(
     members: JsonObject | undefined,
     span: RedactedSpan,
@@ -184,7 +198,10 @@ export class ContentKeeper {
     return rows;
   }
 
-  /** Calls `redact` and returns its result; undefined if it omits the value, throws, is asynchronous or returns no JSON. */
+  /**
+   * Calls `redact` and returns a copy of its result; the value itself without `redact`. Undefined if it omits the value, and,
+   * counted as `redact_failed`, if it throws, is asynchronous or returns no JSON.
+   */
   #redact(value: Json | undefined, span: RedactedSpan): Json | undefined {
     const { redact, counters } = this.#options;
     if (value === undefined || !redact) return value;
@@ -204,7 +221,11 @@ export class ContentKeeper {
     }
   }
 
-  /** Returns a copy that fits, and keeps its content for the next save. Above the limit of the run the value is null. */
+  /**
+   * Returns a copy, truncated to `max_bytes`. A short one is inline; the content of a longer one is kept for the next save, each
+   * message and each content once. Above the limit of the run the value is null and nothing is kept. `isPartial` marks it as
+   * truncated.
+   */
   #copy(full: Json, isPartial: boolean): SpanValue {
     const { max_bytes } = this.#options;
     const bytes = measureJson(full);
@@ -231,7 +252,7 @@ export class ContentKeeper {
     return kept;
   }
 
-  /** Keeps pieces that are new. Returns false and keeps none if the run has no room for them. */
+  /** Keeps the pieces whose hashes are new, for the next save. Returns false and keeps none if the run has no room for them. */
   #keepPieces(hashes: readonly string[], pieces: readonly string[]): boolean {
     const fresh = new Map(hashes.map((hash, index) => [hash, pieces[index] as string] as const));
     for (const hash of fresh.keys()) if (this.#kept.has(hash)) fresh.delete(hash);
@@ -251,7 +272,10 @@ export class ContentKeeper {
   }
 }
 
-/** Returns the list of messages in a value, and the other members of the object that has it. */
+/**
+ * Returns the list of messages that a value is or has as `messages`, then with the other members of that object. Empty for a
+ * value without messages.
+ */
 function splitMessages(value: Json): { readonly list?: readonly JsonObject[]; readonly others?: JsonObject } {
   if (isMessageList(value)) return { list: value };
   if (!isObject(value) || !isMessageList(value["messages"])) return {};
@@ -293,7 +317,10 @@ function omitTexts({ stop: _, tool_choice, ...params }: JsonObject): JsonObject 
 
 const isShort = (text: string): boolean => text.length <= MAX_SCALAR_CHARS;
 
-/** Returns the first members, at most `count`, whose JSON fits. A text is cut. Undefined for none. */
+/**
+ * Returns copies of the first members, at most `count`, that fit in `max_bytes` of JSON; undefined for none. A text is cut to
+ * half of that. Members that are null or do not fit are left out.
+ */
 function pickFitting(members: JsonObject, count: number, max_bytes: number): JsonObject | undefined {
   const kept: [string, Json][] = [];
   let room = max_bytes;

@@ -22,7 +22,10 @@ class ValueCopier {
     return this.#count > MAX_VALUES;
   }
 
-  /** Returns the copy; undefined for what JSON omits. Throws for cycles and what nests too deep, and what getters throw. */
+  /**
+   * Returns the copy; undefined for what JSON omits, such as functions. A number that is not finite becomes null, a bigint a
+   * text, bytes their size. Throws a RangeError for cycles and what nests too deep, and what getters and `toJSON` throw.
+   */
   copy(value: unknown): Json | undefined {
     if (value === null || typeof value === "string" || typeof value === "boolean") return value;
     if (typeof value === "number") return Number.isFinite(value) ? value : null;
@@ -37,6 +40,10 @@ class ValueCopier {
     return json;
   }
 
+  /**
+   * Copies a list, the result of `toJSON`, or the members of an object. Leaves out the rest of an object once the maximum is
+   * reached.
+   */
   #copyObject(value: object): Json | undefined {
     if (Array.isArray(value)) return this.#copyList(value);
     const { toJSON } = value as { readonly toJSON?: unknown };
@@ -50,6 +57,7 @@ class ValueCopier {
     return Object.fromEntries(members);
   }
 
+  /** Copies a list, with null for what JSON omits. Leaves out the rest once the maximum number of values is reached. */
   #copyList(list: readonly unknown[]): Json[] {
     const items: Json[] = [];
     for (const item of list) {
@@ -117,7 +125,10 @@ export function measureJson(json: Json, limit: number = Number.POSITIVE_INFINITY
   return names.length > 0 ? bytes - 1 : bytes;
 }
 
-/** Returns the JSON of a value, of a long one at least the first `chars` characters. */
+/**
+ * Returns the JSON of a value; of a long one its start, which has at least `chars` characters, is not complete JSON, and may be
+ * longer.
+ */
 export function writeStart(json: Json, chars: number): string {
   let text = "";
   const write = (value: Json): void => {

@@ -13,13 +13,15 @@ export interface TraceFeed {
 
 /** The side of the feed that attempts use. */
 export interface TraceFeedWriter extends TraceFeed {
+  /** Makes `list` the source of the run's spans, in place of that of an earlier attempt. Tells no listener. */
   open(run_id: string, list: () => readonly Span[]): void;
-  /** Does nothing without listeners. */
+  /** Calls the listeners of the run with the span. */
   publish(run_id: string, span: Span): void;
-  /** Has no effect if a later attempt has opened the feed of the run. */
+  /** Removes `list` and tells the listeners, who stay, by null. Has no effect if a later attempt has opened the feed of the run. */
   close(run_id: string, list: () => readonly Span[]): void;
 }
 
+/** Creates a feed in memory, without runs and listeners. */
 export function createTraceFeed(): TraceFeedWriter {
   const attempts = new Map<string, () => readonly Span[]>();
   const listeners = new Map<string, Set<SpanListener>>();

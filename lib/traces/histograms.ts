@@ -56,7 +56,10 @@ class Histogram {
     this.#labelNames = labelNames;
   }
 
-  /** Adds a value under these labels; under `other` if the family has too many sets. */
+  /**
+   * Adds a value under these labels; under `other` if the family has 100 sets. Labels are cut to 200 characters. Ignores NaN and
+   * infinities.
+   */
   observe(value: number, ...labels: readonly string[]): void {
     if (!Number.isFinite(value)) return;
     const set = this.#findSet(labels);
@@ -66,7 +69,9 @@ class Histogram {
     set.sum += value;
   }
 
-  /** Returns what was counted. */
+  /**
+   * Returns what was counted: a sample for each set of labels, whose buckets count all values up to their bound. Changes nothing.
+   */
   read(): HistogramFamily {
     const samples = [...this.#sets.values()].map(({ labels, counts, sum }): HistogramSample => {
       let count = 0;
@@ -79,6 +84,10 @@ class Histogram {
     return { name: this.#name, help: this.#help, samples };
   }
 
+  /**
+   * Returns the values of these labels, and creates them if they are new. Labels are cut to 200 characters of well-formed text; a
+   * set beyond the maximum becomes `other`.
+   */
   #findSet(labels: readonly string[]): LabelSet {
     const key = JSON.stringify(labels);
     const knownSet = this.#sets.get(key);
@@ -143,7 +152,7 @@ export class RunHistograms {
     this.#runActive.observe(active_ms / SECOND_MS, graph_id, status);
   }
 
-  /** Notes the end of a span. Only models and tools count. */
+  /** Notes the end of a span. Only models and tools count; a model without a name of its own counts by the name of its span. */
   onSpanEnded({ kind, name, provider = "unknown", model = name, status, duration_ms = 0, ...span }: Span): void {
     if (kind === "tool") this.#toolDuration.observe(duration_ms / SECOND_MS, name, status);
     if (kind !== "model") return;
@@ -158,7 +167,7 @@ export class RunHistograms {
     this.#commit.observe(duration_ms / SECOND_MS);
   }
 
-  /** Returns all families. */
+  /** Returns all families, also those without samples. */
   read(): readonly HistogramFamily[] {
     return [
       ...[this.#queueWait, this.#runActive, this.#modelDuration, this.#firstToken],

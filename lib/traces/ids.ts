@@ -7,7 +7,7 @@ export const toTraceId = (run_id: string): string => run_id.replaceAll("-", "");
 /** Returns the id of the span of a run: the end of its id. */
 export const toRunSpanId = (run_id: string): string => run_id.replaceAll("-", "").slice(-16);
 
-/** Returns the first 8 digits of the ids of spans that a claim records. */
+/** Returns the first 8 hexadecimal digits of the ids of spans that a claim records: a hash, the same for the same run and claim. */
 export function toClaimPrefix(run_id: string, claim: number): string {
   // FNV-1a, then a mix that spreads neighbouring claims.
   let hash = 0x811c9dc5;

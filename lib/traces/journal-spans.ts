@@ -25,8 +25,8 @@ interface JournalRun {
 }
 
 /**
- * Returns the operations that a run has began_at or hasEnded, in the order of their first entries. Entries after those of the run, and
- * operations that an earlier call has hasEnded, are left out.
+ * Returns the operations that a run has begun or ended, with all their entries up to the last one of the run, in the order of
+ * their first entries. Operations that had ended before the run was created, pauses and dropped entries are left out.
  */
 export function listOperations(
   entries: readonly JournalEntry[],
@@ -57,7 +57,10 @@ const STATUS: Readonly<Record<JournalEntry["phase"], SpanStatus>> = {
   ...{ begun: "waiting", failed: "waiting", dropped: "waiting", done: "ok", error: "error", timeout: "timeout" },
 };
 
-/** Returns the span of an operation. An `ask` or `wait` that an earlier run has began_at links to that run. */
+/**
+ * Returns the span of an operation, without a duration while it has not ended. A step lies under the attempt in which it ran,
+ * anything else under the run. An operation that an earlier run has begun links to that run.
+ */
 export function toOperationSpan(operation: JournalOperation, span_id: string, run: JournalRun): Span {
   const { kind, name, entries } = operation;
   const [first, last] = [entries[0] as JournalEntry, entries.at(-1) as JournalEntry];
@@ -82,7 +85,7 @@ export function toOperationSpan(operation: JournalOperation, span_id: string, ru
   };
 }
 
-/** Returns the attempt in which both times are. The times of a journal are whole milliseconds. */
+/** Returns the last attempt in which both times are, give or take a millisecond; undefined for none. An open attempt has no end. */
 const findAttempt = (attempts: readonly Span[], start_ms: number, end_ms: number): Span | undefined =>
   attempts.findLast(
     (attempt) =>

@@ -24,7 +24,7 @@ export interface AttemptRecords {
 
 const parseSpans = (json: string): readonly Span[] => JSON.parse(json) as readonly Span[];
 
-/** Returns one record for each span: of several records the last one, but never an open one after an end. */
+/** Returns one record for each span by its id: of several, stored before live, the last one, but never an open one after an end. */
 function mergeRecords({ trace, live }: AttemptRecords): Map<string, Span> {
   const spans = new Map<string, Span>();
   const lists = [...(trace?.parts ?? []).map(({ json }) => json), ...(trace?.spans ? [trace.spans] : [])].map(
@@ -67,7 +67,11 @@ export function mergeSpans(records: AttemptRecords): {
   return { attempts, innerSpans: innerSpans.map((span) => endLost(span, ends.get(span.claim))) };
 }
 
-/** Returns the span of an attempt; null for a claim of which nothing is known but its time, and that is not the present one. */
+/**
+ * Returns the span of an attempt: as stored, else made of the logged claim; null for a claim that is neither stored, lost nor the
+ * present one. `earlier` gives its number and its link. An open one that is not the present one is `lost`, and ends at
+ * `findLostEnd`.
+ */
 // biome-ignore lint/complexity/useMaxParams: the sources of one attempt
 function toAttempt(
   records: AttemptRecords,
@@ -97,7 +101,10 @@ function toAttempt(
   return { ...attempt, status: "lost", counted: true, duration_ms: roundMs(Math.max(0, end_ms - attempt.start_ms)) };
 }
 
-/** Returns the end of a lost attempt: its last save or the last renewal of its lease, whichever was later. */
+/**
+ * Returns the end of a lost attempt in milliseconds after the run's creation: its last save or last renewal, but not after the
+ * run's end.
+ */
 function findLostEnd(
   { trace, lease_ms, created_at, run, journaled_at }: AttemptRecords,
   { claim, start_ms, duration_ms = 0 }: Span,
@@ -110,7 +117,9 @@ function findLostEnd(
   return run?.ended_at == null ? end_ms : Math.min(end_ms, run.ended_at - created_at);
 }
 
-/** Returns an open span of an attempt that has ended as lost at the end of that attempt, any other span unchanged. */
+/**
+ * Returns a copy, `lost` at the end of its attempt, of an open span whose attempt has ended in any way; any other span unchanged.
+ */
 function endLost(span: Span, attempt: Span | undefined): Span {
   if (span.status !== "open" || !attempt || attempt.status === "open") return span;
   const end_ms = attempt.start_ms + (attempt.duration_ms ?? 0);

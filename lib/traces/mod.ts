@@ -76,7 +76,10 @@ export function createTraces(options: TracesOptions): InternalTraces {
   };
 }
 
-/** Returns the run; null if only its trace may be left. Throws `not_found` if it is not on the thread. */
+/**
+ * Returns the run; null if it does not exist or is not visible, but with a thread throws `not_found` then, and if it is not on
+ * that thread.
+ */
 async function findRun(
   storage: Storage,
   scope: Scope,
@@ -88,7 +91,10 @@ async function findRun(
   return run;
 }
 
-/** Reads everything of which a trace is made. Throws `not_found`. */
+/**
+ * Reads everything of which a trace is made, and returns it with whether it changes no more. `run_id` may have any case. Throws
+ * `not_found` if the run or its trace does not exist or is not visible, or the run is not on the thread.
+ */
 async function readTrace(
   options: TracesOptions,
   scope: Scope,
@@ -132,7 +138,7 @@ async function readTrace(
   return { trace: runTrace, isSettled };
 }
 
-/** Reads the attempts of deliveries, with their hosts. */
+/** Reads the attempts of all these deliveries, with their hosts, in the order of the deliveries. */
 async function readWebhookAttempts(
   storage: Storage,
   scope: Scope,
@@ -146,7 +152,10 @@ async function readWebhookAttempts(
   return lists.flat();
 }
 
-/** Throws `not_found` if a run has no trace. Until the first save, and for a run that ended before it started, there is no row. */
+/**
+ * Throws `not_found` if neither run nor trace exists, and `trace_not_found` for a run without a trace. A run needs no row of its
+ * trace while it is active, or if it ended before it started, as long as traces are stored.
+ */
 function requireTraceable(
   { settings }: TracesOptions,
   run: RunRow | null,
@@ -158,7 +167,10 @@ function requireTraceable(
   if (!trace && !mayBeWithoutRow) throw traceNotFoundError(id);
 }
 
-/** Returns the operations of the run's durable call that belong to its trace, with the ids that spans in steps name as parent. */
+/**
+ * Reads the journal and returns the operations of the run's durable call that belong to its trace, with the ids that spans in
+ * steps name as parent. Returns none for a run without a durable call.
+ */
 async function readOperations(storage: Storage, scope: Scope, run: RunRow): Promise<readonly IdentifiedOperation[]> {
   const { call_id, thread_id } = run;
   if (call_id === undefined) return [];
@@ -176,7 +188,10 @@ async function readOperations(storage: Storage, scope: Scope, run: RunRow): Prom
   );
 }
 
-/** Returns the run of a trace, by its row or by what the trace has kept of it. One of them exists. */
+/**
+ * Returns the run of a trace: by its row if that is not null, else by what the trace has kept of it. One of them must exist.
+ * Without a row there is no error message, no request and no source. A stateless run has a null thread.
+ */
 function toTracedRun(run: RunRow | null, trace: StoredTrace | null, content: TraceSettings["content"]): TracedRun {
   const links = trace?.head.links;
   if (run) {
@@ -211,7 +226,10 @@ function toTracedRun(run: RunRow | null, trace: StoredTrace | null, content: Tra
   };
 }
 
-/** Returns the error of the run's own row, whose message every reader of the run sees. */
+/**
+ * Returns the error of the run's own row, with the first 500 characters of its message unless nothing is kept; empty without an
+ * error.
+ */
 function toRunError({ error }: RunRow, content: TraceSettings["content"]): Pick<TracedRun, "error"> {
   if (!error) return {};
   const { error: type, message } = error;
@@ -221,7 +239,10 @@ function toRunError({ error }: RunRow, content: TraceSettings["content"]): Pick<
 
 const TIME_FILTERS = ["created_after", "created_before", "started_after", "started_before"] as const;
 
-/** Converts the filters to those of the storage. Throws `invalid` for a malformed time and for nested metadata. */
+/**
+ * Converts the filters to those of the storage, with times in milliseconds; undefined ones, the limit and the cursor are left
+ * out. Throws `invalid` for a malformed time and for nested metadata.
+ */
 function toTraceSearch({ limit: _, cursor: _cursor, ...query }: TraceListQuery): Omit<TraceSearch, "limit"> {
   for (const [key, value] of Object.entries(query.metadata ?? {}))
     if (typeof value === "object" && value !== null)
@@ -233,6 +254,10 @@ function toTraceSearch({ limit: _, cursor: _cursor, ...query }: TraceListQuery):
   return Object.fromEntries([...present, ...times]) as Omit<TraceSearch, "limit">;
 }
 
+/**
+ * Converts a row to an element of a list. Members that are null are left out; the id of the trace is made of the run id if none
+ * is stored.
+ */
 function toListing(row: TraceSummary): TraceListing {
   const { run_id, thread_id, graph_id, assistant_id, cron_id, user_id, status, source, head } = row;
   const withKind = (kind: string): readonly string[] =>

@@ -101,6 +101,7 @@ const samplingSection = strictSection({
   slow_ms: integerBetween(0, MAX_SAFE),
 });
 
+/** Returns true for an object with a method `onSpanStarted` or `onSpanEnded`. */
 const isSink = (value: unknown): boolean =>
   typeof value === "object" &&
   value !== null &&

@@ -52,7 +52,10 @@ export interface TraceRecording {
 /** The interval at which attempts with unsaved spans are looked at: the time above `MAX_WAIT_MS` at most. */
 const CHECK_INTERVAL_MS = MAX_WAIT_MS / 10;
 
-/** Returns the origin with the span in which the caller creates the run, unless the run continues another trace. */
+/**
+ * Returns the origin with the `traceparent` of the span in which the caller creates the run, without a `tracestate`. Returns it
+ * unchanged with the mode `ignore`, without an active span, and if the run continues another trace.
+ */
 function continueActiveSpan(created: TraceOrigin, mode: TraceSettings["parent"], sinks: SinkGroup): TraceOrigin {
   const traceparent = mode === "ignore" ? undefined : sinks.findActiveTraceParent();
   const active = parseTraceParent(traceparent);
@@ -65,7 +68,10 @@ function continueActiveSpan(created: TraceOrigin, mode: TraceSettings["parent"],
   return { ...members, traceparent, has_request_span: true };
 }
 
-/** Tells the sinks about feedback, with the ids of its run. Reads the run first. Never rejects. */
+/**
+ * Tells the sinks about feedback, with the ids of its run, which it reads first. Does nothing without sinks or run. Never
+ * rejects: logs.
+ */
 async function reportFeedback(
   { run_id, key, score, value, comment, created_at }: RunFeedback,
   { storage, deployment, environment }: Pick<RecordingContext, "storage" | "deployment" | "environment">,
@@ -91,7 +97,7 @@ function formatDeliveryTraceParent({ delivery_id, attempts, run }: DeliveryRow):
   return formatTraceParent({ trace_id, span_id: toWebhookSpanId(delivery_id, attempts) }, isRecorded);
 }
 
-/** Creates the recording. One timer for all attempts saves the spans that have waited long enough. */
+/** Creates the recording. One timer for all attempts, which runs while one waits, saves the spans that have waited long enough. */
 export function createTraceRecording({ feed, ...context }: RecordingContext): TraceRecording {
   const { environment, settings, counters } = context;
   const sinks = createSinkGroup(settings.sinks, environment, counters);
@@ -106,6 +112,7 @@ export function createTraceRecording({ feed, ...context }: RecordingContext): Tr
     schedule();
   }
 
+  /** Starts the timer of the next check, unless it runs or no attempt waits. */
   function schedule(): void {
     if (isScheduled || waiting.size === 0) return;
     isScheduled = true;
@@ -169,8 +176,8 @@ interface IncomingContext {
 }
 
 /**
- * Returns the first trace context that is well-formed: of the call, of the run, of the metadata of its configuration, or of its
- * `configurable`, where a `RemoteGraph` in a node has it. Returns null for none.
+ * Returns the first well-formed trace context: of the call, else of the metadata of the run, else of those of its configuration,
+ * else of its `configurable`, where a `RemoteGraph` in a node has it; null for none. A malformed `tracestate` becomes empty.
  */
 function findIncoming(
   trace: IncomingContext,
@@ -190,12 +197,17 @@ function findIncoming(
   return null;
 }
 
+/** Returns true for a `tracestate` of the W3C's form that is not too long; an empty one counts. */
 const isTraceState = (value: unknown): value is string =>
   typeof value === "string" &&
   value.length <= MAX_TRACESTATE_CHARS &&
   value.split(",").every((member) => /^\s*(?:[a-z0-9][a-z0-9_\-*/@]*=[\x20-\x7e]+)?\s*$/.test(member));
 
-/** Returns the stored origin of a run. A `traceparent` that it may not continue becomes a link; a malformed one is dropped. */
+/**
+ * Returns the stored origin of a run. A `traceparent` that the mode `link` or `may_continue: false` does not let it continue
+ * becomes a link `called_by`; a malformed one, one of a cron, and any with the mode `ignore` are dropped. The source is `cron` or
+ * `in_process` without one.
+ */
 function createTraceOrigin(
   { trace = {}, cron_id }: CreationOrigin,
   mode: TraceSettings["parent"],

@@ -121,13 +121,16 @@ export interface TraceSources extends Pick<AttemptRecords, "live" | "run" | "cla
   readonly now: number;
 }
 
-/** Returns the operations of a journal that belong to the trace of a run. */
+/** Returns the operations of a journal that belong to the trace of a run, as `listOperations` does. */
 export const selectOperations = (
   entries: readonly JournalEntry[],
   run: Pick<RunRow, "run_id" | "created_at">,
 ): readonly JournalOperation[] => listOperations(entries, run);
 
-/** Returns the trace of a run. */
+/**
+ * Returns the trace of a run, made of stored and live spans, the journal, webhooks and feedback. Spans are sorted as a tree. A run
+ * whose spans were not kept has only the spans that are derived.
+ */
 export function createRunTrace(sources: TraceSources): RunTrace {
   const { traced, now, contents, feedback } = sources;
   const { run_id, created_at, ended_at } = traced;
@@ -170,6 +173,10 @@ type TraceHeading = Omit<
   "active_ms" | "queued_ms" | "suspended_ms" | "totals" | "feedback" | "segments" | "spans"
 >;
 
+/**
+ * Returns the trace without spans and sums. Its id is the stored one, else that of the `traceparent` that the run continues, else
+ * one made of the run id. Members that are null are left out.
+ */
 function toHeading({ traced, trace, content }: TraceSources, links: readonly SpanLink[]): TraceHeading {
   const { run_id, thread_id, cron_id, user_id, trace_origin, started_at, ended_at } = traced;
   const { trace_id = parseTraceParent(trace_origin.traceparent)?.trace_id ?? toTraceId(run_id) } = trace?.head ?? {};
@@ -206,7 +213,9 @@ function findEnd({ traced: { ended_at, created_at } }: TraceSources, attempts: r
   return wasRequeued ? end_ms : attemptEnd;
 }
 
-/** Returns the time from the start to the end of a run as an attempt, for runs whose spans were not kept. */
+/**
+ * Returns the time from the start to the end of a run as one attempt, open for an active run; none for a run that did not start.
+ */
 function toActiveTime({ started_at, ended_at, created_at, run_id }: TracedRun): readonly Span[] {
   if (started_at === null) return [];
   const start_ms = started_at - created_at;
@@ -225,7 +234,9 @@ interface DerivedSources {
   readonly end_ms: number | null;
 }
 
-/** Returns the spans that no attempt records: of the run, its request, its queue, durable operations and webhooks. */
+/**
+ * Returns the spans that no attempt records, in this order: of the run, its request, its queues, durable operations and webhooks.
+ */
 function createDerivedSpans(sources: TraceSources, { attempts, queues, end_ms }: DerivedSources): readonly Span[] {
   const { traced, operations, webhooks, trace, keepError } = sources;
   const { run_id, created_at, error, trace_origin } = traced;
@@ -259,11 +270,15 @@ function createDerivedSpans(sources: TraceSources, { attempts, queues, end_ms }:
   ];
 }
 
+/** Returns the span of the time in which a run waited for the claim of this interval. */
 const toQueueSpan = ({ claim, start_ms, end_ms }: QueueInterval, span_id: string, parent_id: string): Span => ({
   ...{ span_id, parent_id, kind: "queue", name: "queue", start_ms, duration_ms: roundMs(end_ms - start_ms) },
   ...{ status: "ok", claim },
 });
 
+/**
+ * Returns the span of an attempt of a delivery. Its name is the host; a response status becomes an attribute, an error its type.
+ */
 function toWebhookSpan(
   { at, duration_ms, error, status, number, host, delivery_id }: WebhookAttempt,
   { created_at, parent_id }: { readonly parent_id: string; readonly created_at: number },
@@ -276,13 +291,19 @@ function toWebhookSpan(
   };
 }
 
-/** Returns the span of an attempt with the name of its worker, if the caller sees it. */
+/**
+ * Returns a copy of the span of an attempt with the name of its worker; the span itself if the caller sees no workers or none is
+ * known.
+ */
 function showWorker({ showsWorkers, claims }: TraceSources, span: Span): Span {
   const worker = showsWorkers ? claims.find(({ claim }) => claim === span.claim)?.worker : undefined;
   return worker === undefined ? span : { ...span, attributes: { ...span.attributes, worker } };
 }
 
-/** Returns the span with its copied values, or without values. */
+/**
+ * Returns the span with its input and output: references as they are, with `gone: true` if `isGone`; copies with their content,
+ * or left out if `contents` is null. The same object for a span without values.
+ */
 function showValues(span: Span, contents: TraceSources["contents"], isGone: boolean): Span {
   if (!span.input && !span.output) return span;
   const { input, output, ...spanWithoutValues } = span;
@@ -299,7 +320,7 @@ function showValues(span: Span, contents: TraceSources["contents"], isGone: bool
   };
 }
 
-/** Returns the spans with a link from each further try of a task to the try before. */
+/** Returns the spans, where each further try of a node without links has a link `retries` to the try before, if that was kept. */
 function withTryLinks(spans: readonly Span[]): readonly Span[] {
   const tries = new Map<string, string>();
   const toKey = ({ kind, name, namespace = [], task_id = "", claim = 0 }: Span, number: number): string =>
@@ -347,7 +368,11 @@ function sortSpans(spans: readonly Span[]): readonly Span[] {
   return sorted;
 }
 
-/** Returns the sums of the trace: of an ended run those that it has stored, with the derived spans. */
+/**
+ * Returns the sums of the trace. Those of an ended run are the stored ones, plus number and errors of the derived spans; the
+ * error of the run itself does not count. Without a stored end they are those of all spans here, and the dropped ones count by
+ * their number.
+ */
 function createTotals({ trace, traced }: TraceSources, spans: readonly Span[], derived: readonly Span[]): TraceTotals {
   const errors = (list: readonly Span[]): number => list.filter(({ status }) => status === "error").length;
   if (trace && traced.ended_at !== null) {
@@ -368,7 +393,10 @@ function createTotals({ trace, traced }: TraceSources, spans: readonly Span[], d
   };
 }
 
-/** Returns the relations of the trace: those of its origin, and the runs that have begun what it has settled. */
+/**
+ * Returns the relations of the trace, each once: those of its origin, then its cron, then the runs that have begun an `ask` or
+ * `wait` that this run continues.
+ */
 function createLinks({ trace_origin, cron_id }: TracedRun, derived: readonly Span[]): readonly SpanLink[] {
   const stored = listOriginLinks(trace_origin);
   const fired: readonly SpanLink[] = cron_id === null ? [] : [{ kind: "fired_by", cron_id }];
@@ -377,6 +405,7 @@ function createLinks({ trace_origin, cron_id }: TracedRun, derived: readonly Spa
   return [...links.values()];
 }
 
+/** Returns the feedback as a trace shows it. A score or value that is null is left out. */
 const toFeedback = ({ key, score, value, created_at }: FeedbackRow): TraceFeedback => ({
   key,
   ...(score === null ? {} : { score }),

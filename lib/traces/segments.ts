@@ -29,7 +29,10 @@ interface SegmentSources {
   readonly due_ms: readonly number[];
 }
 
-/** Returns the segments of a run and its queue intervals. Segments without a length are omitted. */
+/**
+ * Returns the segments of a run, which adjoin from its creation to `end_ms`, and a queue interval for each attempt. Equal
+ * neighbours become one segment; segments without a length are omitted.
+ */
 export function createSegments({ attempts, end_ms, isSuspended, due_ms }: SegmentSources): {
   readonly segments: readonly TraceSegment[];
   readonly queues: readonly QueueInterval[];
@@ -37,6 +40,7 @@ export function createSegments({ attempts, end_ms, isSuspended, due_ms }: Segmen
   const segments: TraceSegment[] = [];
   const queues: QueueInterval[] = [];
   let cursor = 0;
+  /** Adds a segment from the last end to `until`, or extends the last one of this kind. Does nothing if `until` is not later. */
   const addUntil = (kind: TraceSegment["kind"], until: number): void => {
     if (until <= cursor) return;
     const last = segments.at(-1);
@@ -59,7 +63,7 @@ export function createSegments({ attempts, end_ms, isSuspended, due_ms }: Segmen
   return { segments, queues };
 }
 
-/** Returns when a run that was suspended became due: at its timer, or at an event, which is known only by the claim after it. */
+/** Returns when a suspended run became due: at the first timer between both times, else, as by an event, at the claim after it. */
 function findDue(due_ms: readonly number[], suspended_ms: number, claimed_ms: number): number {
   const timers = due_ms.filter((timer_ms) => timer_ms >= suspended_ms && timer_ms <= claimed_ms);
   return timers.length > 0 ? Math.min(...timers) : claimed_ms;

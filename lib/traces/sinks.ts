@@ -91,10 +91,13 @@ export interface SinkGroup {
   feedback(feedback: TracedFeedback): void;
   /** True if a sink wants to run code of agents inside of spans. */
   readonly hasContext: boolean;
-  /** Calls `work` inside of a span of all sinks that have contexts. Throws only what `work` throws. */
+  /**
+   * Calls `work` once, inside of a span of all sinks that have contexts, and returns its result. Throws only what `work` throws.
+   */
   runIn<Result>(location: SpanPlace, work: () => Result): Result;
-  /** Returns the `traceparent` of the first sink that knows one. */
+  /** Asks all sinks and returns the first `traceparent`, which is not checked; undefined if none knows one. */
   findActiveTraceParent(): string | undefined;
+  /** Flushes all sinks at once and waits for all of them. Errors are reported; never rejects. */
   flush(): Promise<void>;
 }
 
@@ -139,7 +142,7 @@ export function createSinkGroup(
 ): SinkGroup {
   let loggedAt = Number.NEGATIVE_INFINITY;
 
-  /** Counts an error, and logs it unless one was logged within a minute. */
+  /** Counts an error as `sink_failed`, and logs it unless one was logged within a minute. */
   function report(error: unknown): void {
     counters.sink_failed++;
     const now = environment.now();
@@ -150,6 +153,10 @@ export function createSinkGroup(
 
   const readTime = (): number => environment.monotonic?.() ?? environment.now();
 
+  /**
+   * Calls `run` with each sink. Reports what it throws or rejects, without a wait for a promise, and a call of more than a
+   * second. Never throws.
+   */
   function call(run: (sink: TraceSink) => unknown): void {
     for (const sink of sinks) {
       const started = readTime();

@@ -59,6 +59,7 @@ export class SpanRecorder implements TraceRecorder {
   readonly dropped: Partial<Record<SpanKind, number>> = {};
   readonly names: Set<string> = new Set();
 
+  /** Creates the recorder with the open span of the attempt. Calls no `onChange` for it. */
   constructor(options: RecorderOptions, attempt: Pick<Span, "name" | "start_ms"> & { readonly parent_id: string }) {
     this.#options = options;
     this.attempt_id = this.#nextId();
@@ -127,7 +128,10 @@ export class SpanRecorder implements TraceRecorder {
     span.first_token_ms = roundMs(this.#options.now() - span.start_ms);
   }
 
-  /** Adds a span that has ended, such as a slow commit or the attempt of an earlier claim. */
+  /**
+   * Adds a span that has ended, such as a slow commit or the attempt of an earlier claim, and calls `onChange`. Makes an id
+   * without one.
+   */
   addEnded(span: Omit<MutableSpan, "span_id"> & { readonly span_id?: string }): void {
     const added = { ...span, span_id: span.span_id ?? this.#nextId() };
     this.#add(added);
@@ -145,7 +149,7 @@ export class SpanRecorder implements TraceRecorder {
     for (const span of [...this.#open.values()].reverse()) this.#close(span, status);
   }
 
-  /** Ends the span of the attempt. */
+  /** Ends the span of the attempt now with these members, keeps it for the next save and calls `onChange`. Ends no other span. */
   endAttempt(members: Pick<Span, "status" | "counted" | "error">): void {
     const span = this.attemptSpan;
     Object.assign(span, members);
@@ -164,7 +168,7 @@ export class SpanRecorder implements TraceRecorder {
     return [...this.#unsaved];
   }
 
-  /** Removes and returns the spans of the next save. Those that are open come again when they end. */
+  /** Removes and returns the changed spans that are kept, for the next save. Those that are open come again when they end. */
   drain(): readonly Span[] {
     const spans = this.#unsaved;
     this.#unsaved = new Set();
@@ -180,7 +184,10 @@ export class SpanRecorder implements TraceRecorder {
     return toSpanId(this.#options.prefix, ++this.#count);
   }
 
-  /** Counts a span, and keeps it if the run has room. */
+  /**
+   * Counts a span, and keeps it for the next save if the run has room (2,000 spans) or it is an attempt. Above that an open span
+   * waits for its end, and an ended one is dropped.
+   */
   #add(span: MutableSpan): void {
     const { totals } = this;
     totals.spans++;
@@ -193,7 +200,10 @@ export class SpanRecorder implements TraceRecorder {
     else this.#drop(span);
   }
 
-  /** Ends a span. One above the limit is kept if it failed and the run has room for that. */
+  /**
+   * Ends a span with its known duration, else the time since its start, and calls `onChange`. One above the limit is kept if it
+   * failed and the run has fewer than 2,200; else it is dropped.
+   */
   #close(span: MutableSpan, status: SpanStatus, known_ms?: number): void {
     const duration_ms = Number.isFinite(known_ms) ? (known_ms as number) : this.#options.now() - span.start_ms;
     span.status = status;
@@ -212,6 +222,7 @@ export class SpanRecorder implements TraceRecorder {
     this.dropped[kind] = (this.dropped[kind] ?? 0) + 1;
   }
 
+  /** Adds tokens and cost of a span to the sums. */
   #sum({ tokens, cost_usd }: Span): void {
     const { totals } = this;
     totals.tokens_in += tokens?.in ?? 0;
@@ -219,7 +230,7 @@ export class SpanRecorder implements TraceRecorder {
     totals.cost_usd += cost_usd ?? 0;
   }
 
-  /** Adds the name of a node, tool or model to those that lists find. */
+  /** Adds the name of a node, tool or model, at most 64 in all, to those that lists find. */
   #addName({ kind, name, model }: Span): void {
     if (this.names.size >= MAX_NAMES) return;
     if (kind === "node" || kind === "tool") this.names.add(toTraceName(kind, name));
@@ -231,7 +242,9 @@ export class SpanRecorder implements TraceRecorder {
 const pickParams = (params: JsonObject | NonNullable<Span["params"]>): JsonObject =>
   Object.fromEntries(PARAM_NAMES.flatMap((name) => (params[name] === undefined ? [] : [[name, params[name]]])));
 
-/** Returns a name as text, cut to its maximum length. Never throws, whatever a graph uses as a name. */
+/**
+ * Returns a name as text, cut to 200 characters; `unknown` if it cannot be a text. Never throws, whatever a graph uses as a name.
+ */
 function toName(name: unknown): string {
   try {
     return copyStart(String(name), MAX_NAME_CHARS);

@@ -32,7 +32,11 @@ const toFrame = (event: string, data: object | string): Frame => ({
   data: typeof data === "string" ? data : JSON.stringify(data),
 });
 
-/** Reads the trace and returns its stream. Rejects if it cannot be read. The reader rejects if that happens later. */
+/**
+ * Reads the trace and returns its stream: `trace`, then `span` for each change, from memory at once and from a read each second,
+ * then `end` once it is settled. Subscribes to the feed until then, or until the reader leaves. Rejects if the trace cannot be
+ * read; the reader rejects if that happens later.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export async function streamTrace({ environment, feed, run_id, read }: TraceStreamOptions): Promise<Reader<Frame>> {
   const sentTexts = new Map<string, string>();
@@ -49,6 +53,7 @@ export async function streamTrace({ environment, feed, run_id, read }: TraceStre
     else mustRead = true;
     wake();
   });
+  /** Ends the subscription and the timers, and lets a waiting `next` return nothing. */
   const leave = (): void => {
     hasLeft = true;
     unsubscribe();
@@ -62,14 +67,17 @@ export async function streamTrace({ environment, feed, run_id, read }: TraceStre
   for (const span of first.trace.spans) sentTexts.set(span.span_id, JSON.stringify(span));
   let pending: Frame[] = [toFrame("trace", first.trace), ...endIfSettled(first)];
 
-  /** Returns the end of the stream once the trace changes no more. */
+  /** Returns the `end` frame, without spans, and notes that the stream has ended; none while the trace may still change. */
   function endIfSettled({ trace: { spans: _, ...trace }, isSettled }: TraceState): Frame[] {
     if (!isSettled) return [];
     isEnded = true;
     return [toFrame("end", trace)];
   }
 
-  /** Returns a frame for a span that differs from what was sent; none for an open one that was sent as ended. */
+  /**
+   * Returns a frame for a span that differs from what was sent, and notes it as sent; none for an open one that was sent as
+   * ended.
+   */
   function toSpanFrame(span_id: string, json: string): Frame[] {
     const earlier = sentTexts.get(span_id);
     if (earlier === json) return [];
@@ -78,7 +86,7 @@ export async function streamTrace({ environment, feed, run_id, read }: TraceStre
     return [toFrame("span", json)];
   }
 
-  /** Waits for a change, or until the next read is due. */
+  /** Waits for a change, and then 100 ms more for further ones; or until the next read is due or the reader leaves. */
   async function waitForChange(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     wake = resolve;
@@ -98,6 +106,7 @@ export async function streamTrace({ environment, feed, run_id, read }: TraceStre
     });
   }
 
+  /** Waits for frames and returns them; none after the end or once the reader has left. Rejects if the trace cannot be read. */
   async function next(): Promise<readonly Frame[]> {
     while (pending.length === 0 && !isEnded && !hasLeft) {
       await waitForChange();

@@ -42,16 +42,22 @@ export interface TraceRead {
 
 /** The traces of runs. A null `thread_id` matches any thread, and also finds stateless runs that were deleted. */
 export interface Traces {
-  /** Returns the trace of a run, as far as it is known. Throws `not_found`: no such run, or it has no trace. */
+  /**
+   * Returns the trace of a run, as far as it is known, also while it is active. Throws `not_found`: no such run, or it has no
+   * trace.
+   */
   get(thread_id: string | null, run_id: string, options?: TraceRead): Promise<RunTrace>;
   /**
    * Streams the trace of a run: a `trace` frame with all so far, a `span` frame for each span that starts or changes, and `end` with
    * the trace without its spans. Throws `not_found`.
    */
   stream(thread_id: string | null, run_id: string): Promise<Reader<Frame>>;
-  /** Returns traces without spans, newest start first. Default limit: 50. Throws `invalid` (a time, the cursor, the metadata). */
+  /**
+   * Returns traces without spans, newest start first; none for an unknown assistant. Default limit: 50. A page may be short
+   * before the end: `next` is null there. Throws `invalid` (a time, the cursor, the metadata).
+   */
   search(query?: TraceListQuery): Promise<CursorPage<TraceListing>>;
-  /** Deletes the trace of a run, which stays. Throws `not_found`, or `conflict` while the run is active. */
+  /** Deletes the trace of a run, which stays. Throws `not_found`, or `conflict` (`run_active`) while the run is active. */
   delete(thread_id: string | null, run_id: string): Promise<void>;
 }
 

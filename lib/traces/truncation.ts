@@ -40,7 +40,10 @@ export const isMessageList = (json: Json | undefined): json is JsonObject[] =>
 
 const isSystemMessage = ({ role, type }: JsonObject): boolean => ["system", "developer"].includes(String(role ?? type));
 
-/** Returns a message with so much of its content as fits. */
+/**
+ * Returns a message with only its role and type, and as content a text: so much of its content, or of the JSON of a content that
+ * is no text, as fits in `max_bytes` of JSON.
+ */
 function cutMessage(message: JsonObject, max_bytes: number): JsonObject {
   const { content = "", role, type } = message;
   const head = { ...(role === undefined ? {} : { role }), ...(type === undefined ? {} : { type }) };
@@ -55,7 +58,10 @@ function cutMessage(message: JsonObject, max_bytes: number): JsonObject {
   return cut;
 }
 
-/** Returns the system message and the newest messages that fit. */
+/**
+ * Returns a leading system message, cut to half of `max_bytes`, and the newest messages that fit, in their order. The newest one
+ * is cut if it does not fit alone. Older ones are left out from the first that does not fit.
+ */
 function cutMessages(messages: readonly JsonObject[], max_bytes: number): JsonObject[] {
   const [first] = messages;
   const system = first && isSystemMessage(first) ? [cutToSize(first, Math.floor(max_bytes / 2))] : [];
@@ -95,7 +101,7 @@ export function truncate(json: Json, max_bytes: number): Json {
 const MAX_HEAD_CHARS = 1_000;
 const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)?(?:;[\w=.+-]+)*?(;base64)?,/;
 
-/** Returns a data URL as its media type and size; null for other texts. */
+/** Returns a data URL as `{type, mime, bytes}`, with the type `image` or `file`; null for other texts. */
 function describeDataUrl(text: string): JsonObject | null {
   const [prefix, mime = "text/plain", base64] = DATA_URL.exec(text.slice(0, MAX_HEAD_CHARS)) ?? [];
   if (prefix === undefined) return null;
@@ -123,7 +129,7 @@ const BASE64_END = /^[A-Za-z0-9+/_-]*={0,2}$/;
 const isBase64 = (text: string): boolean =>
   BASE64_START.test(text.slice(0, MAX_HEAD_CHARS)) && BASE64_END.test(text.slice(-MAX_HEAD_CHARS));
 
-/** Returns the media type and size of the file in a content block; null if it has none, or only a link. */
+/** Returns `{type, mime, bytes}` for the file in a content block; null if it is no block of a file, or has only a link. */
 function describeBlock(block: JsonObject): JsonObject | null {
   if (!FILE_TYPES.has(block["type"])) return null;
   for (const name of DATA_MEMBERS) {
@@ -136,7 +142,7 @@ function describeBlock(block: JsonObject): JsonObject | null {
   return null;
 }
 
-/** Returns the media type and size of a text that is a data URL, or base64 in a member that is no link. */
+/** Returns `{type, mime, bytes}` for a text that is a data URL, or base64 in a member other than `url`; null for other texts. */
 function describeData(block: JsonObject, member: string, data: string): JsonObject | null {
   if (member === "url" || !isBase64(data)) return describeDataUrl(data);
   return { type: fileType(block), mime: findMime(block), bytes: countBase64(data, data.length) };
@@ -147,7 +153,10 @@ const fileType = ({ type }: JsonObject): string => String(type).replace(/^input_
 const findMime = (block: JsonObject): Json =>
   block["mime_type"] ?? block["mimeType"] ?? block["mediaType"] ?? block["media_type"] ?? block["mime"] ?? null;
 
-/** Returns the value with `{type, mime, bytes}` in place of images and files. The argument is not changed. */
+/**
+ * Returns the value with `{type, mime, bytes}` in place of data URLs and of blocks with the bytes of a file, at any depth. Links
+ * stay.
+ */
 export function replaceFiles(json: Json): Json {
   if (typeof json === "string") return json.startsWith("data:") ? (describeDataUrl(json) ?? json) : json;
   if (Array.isArray(json)) return json.map(replaceFiles);
