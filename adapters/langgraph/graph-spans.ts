@@ -96,7 +96,7 @@ const toCopier =
   () =>
     serializeMetadata(value);
 
-/** Returns the arguments of a tool, which callbacks get as JSON. */
+/** Returns the arguments of a tool: the parsed JSON, a text that is no JSON as it is, or a serialized copy of another value. */
 const parseArguments = (input: unknown): unknown => {
   if (typeof input !== "string") return serializeMetadata(input);
   try {
@@ -136,7 +136,7 @@ export class GraphSpans {
       ...{ trace, storage },
       findRunSpan: () => this.#findRunSpan(),
       isStopped: () => stopped.aborted,
-      toFailure: (error) => this.#toFailure(error, undefined),
+      toFailure: (error) => this.#toEndAfterThrow(error, undefined),
     });
     this.#findOuterSpan = findOuterSpan;
     this.#trace = trace;
@@ -145,7 +145,10 @@ export class GraphSpans {
     this.#hasCheckpoints = hasCheckpoints;
   }
 
-  /** Starts the span of one try of a task. */
+  /**
+   * Starts the span of one try of a task, under the task around its namespace, else under the attempt. The caller must end or
+   * fail it.
+   */
   startNode(config: NodeConfig, input: unknown): StartedNode {
     const place = readTaskPlace(config);
     const parent_id = this.#findTask(place.ns.slice(0, Math.max(0, place.ns.lastIndexOf("|"))))?.span_id;
@@ -166,10 +169,13 @@ export class GraphSpans {
   /** Ends the span of a node that has thrown. */
   failNode({ span_id, task }: StartedNode, error: unknown): void {
     task.isOpen = false;
-    this.#trace.end(span_id, this.#toFailure(error, task.signal));
+    this.#trace.end(span_id, this.#toEndAfterThrow(error, task.signal));
   }
 
-  /** Calls the work of a node. What it calls beside LangChain, such as the AI SDK, is recorded under the run that calls it. */
+  /**
+   * Calls the work of a node, and returns or throws what it does; does not end the node. What it calls beside LangChain, such as
+   * the AI SDK, is recorded under the run that calls it, on runtimes with a storage.
+   */
   runNode<Result>({ span_id }: StartedNode, work: () => Result): Result {
     return this.#contexts.runNode(span_id, work);
   }
@@ -184,13 +190,13 @@ export class GraphSpans {
     return this.#tasks.get(readTaskPlace(config).ns)?.span_id;
   }
 
-  /** Returns the span of the run that the caller is in, by the config that it inherits. */
+  /** Returns the span of the run that the caller is in, by the config that it inherits; undefined without one. */
   #findRunSpan(): string | undefined {
     const config = findInheritedConfig();
     return config && this.#findRun(findInheritedRun(config), readMetadataPlace(config.metadata).ns).span_id;
   }
 
-  /** Runs a graph of the attempt that is a node: records the node, and the graph in it. */
+  /** Runs a graph of the attempt that is a node: records the node, and the graph in it. Resolves or rejects as `run` does. */
   async runGraph(call: GraphCall, run: () => Promise<unknown>): Promise<unknown> {
     const node = this.startNode(call.config, call.input);
     try {
@@ -203,7 +209,10 @@ export class GraphSpans {
     }
   }
 
-  /** Runs the graph of a node, and records it as an agent in the node. Spans of the inner nodes lie under the agent. */
+  /**
+   * Runs the graph of a node, and records it as an agent in the node; does not end the node. Spans of the inner nodes lie under
+   * the agent. Resolves or rejects as `run` does.
+   */
   async runAgent(
     { graph, input, config }: GraphCall,
     { span_id: parent_id, task }: StartedNode,
@@ -223,12 +232,16 @@ export class GraphSpans {
       this.#trace.end(span_id, { status: "ok", output: toCopier(output) });
       return output;
     } catch (error) {
-      this.#trace.end(span_id, this.#toFailure(error, config.signal));
+      this.#trace.end(span_id, this.#toEndAfterThrow(error, config.signal));
       throw error;
     }
   }
 
-  /** Called by LangChain, as are the methods below. Records nodes and graphs; other chains only hand on their parent. */
+  /**
+   * Called by LangChain, as are the methods below, which pass their calls on to the collector of usage. Starts the span of a node
+   * that the tracker does not run, or of a graph; other chains, and hidden ones, only hand on their parent. Ignores a run that
+   * has started.
+   */
   handleChainStart(...start: ChainStart): void {
     this.#usage.handleChainStart(...start);
     const [chain, input, run_id, parent, tags, metadata, , name] = start;
@@ -321,6 +334,7 @@ export class GraphSpans {
     this.#failRun(run_id, error);
   }
 
+  /** Starts the span of a model call with its parameters; the input is the first prompt of a batch. */
   #startModel(operation: "chat" | "text", start: ChatModelStart): void {
     const [serialized, prompts, run_id, parent, extra, , metadata, runName] = start;
     const { ns } = readMetadataPlace(metadata);
@@ -336,7 +350,10 @@ export class GraphSpans {
     );
   }
 
-  /** Returns a reference to the checkpoint that the task of a model starts from, with a copy for traces that keep copies. */
+  /**
+   * Returns a reference to the checkpoint that the task of a model starts from, with a copy for traces that keep copies; only the
+   * copy if checkpoints are not stored or that of the task is not known.
+   */
   #toModelInput(ns: string, copy: () => unknown): RecordedValue {
     const checkpoint_id = this.#tasks.get(ns)?.checkpoint_id;
     if (!this.#hasCheckpoints || checkpoint_id === undefined) return copy;
@@ -355,6 +372,7 @@ export class GraphSpans {
     });
   }
 
+  /** Starts the span of a run under its parent, and keeps the run until its end. Does nothing for a run that has started. */
   #startRun({ run_id, parent, metadata }: RunStart, span: StartedSpan): void {
     if (this.#runs.has(run_id)) return;
     const { span_id: parent_id, signal } = this.#findParent(parent, readMetadataPlace(metadata).ns);
@@ -362,7 +380,7 @@ export class GraphSpans {
     this.#runs.set(run_id, { span_id, hasSpan: true, signal });
   }
 
-  /** Forgets a run, and ends its span if it has one. */
+  /** Forgets a run, and ends its span and its task if it has them. Does nothing for an unknown run. */
   #endRun(run_id: string, createResult: (signal: AbortSignal | undefined) => EndedSpan): void {
     const run = this.#runs.get(run_id);
     if (!run) return;
@@ -372,16 +390,19 @@ export class GraphSpans {
   }
 
   #failRun(run_id: string, error: unknown): void {
-    this.#endRun(run_id, (signal) => this.#toFailure(error, signal));
+    this.#endRun(run_id, (signal) => this.#toEndAfterThrow(error, signal));
   }
 
-  /** Returns true for a node of a graph that the tracker does not run, unless it is a chain inside one with the name of the node. */
+  /**
+   * Returns true unless the tracker runs the task, or its span is open: then this is a chain inside of it with the name of the
+   * node.
+   */
   #isNewTask({ ns }: TaskPlace): boolean {
     const task = this.#tasks.get(ns);
     return !task || !(task.isTracked || task.isOpen);
   }
 
-  /** Starts the span of a task, and makes it the parent of what runs in the namespace of the task. */
+  /** Starts the span of a task with the number of its try, and makes it the parent of what runs in the namespace of the task. */
   #startTask(
     place: TaskPlace,
     {
@@ -432,6 +453,7 @@ export class GraphSpans {
     );
   }
 
+  /** Returns the task of a namespace, else of the longest one around it; undefined for none. */
   #findTask(ns: string): TaskSpan | undefined {
     for (let prefix = ns; prefix !== ""; prefix = prefix.slice(0, Math.max(0, prefix.lastIndexOf("|")))) {
       const task = this.#tasks.get(prefix);
@@ -440,8 +462,12 @@ export class GraphSpans {
     return undefined;
   }
 
-  /** Returns the end of a span whose work has thrown. Interrupts, and errors after a stop, are no failures. */
-  #toFailure(error: unknown, signal: AbortSignal | undefined): EndedSpan & SpanResult {
+  /**
+   * Returns the end of a span whose work has thrown: `ok` for a LangGraph command that bubbles up; `interrupted` for an
+   * interrupt, and for any error once the run was stopped or `signal` was aborted with an AbortError; else `error` with the
+   * error, also after an abort for another reason.
+   */
+  #toEndAfterThrow(error: unknown, signal: AbortSignal | undefined): EndedSpan & SpanResult {
     const kind = findBubbleKind(error);
     if (kind !== null) return { status: kind === "command" ? "ok" : "interrupted" };
     // LangGraph aborts the other nodes of a step in which one has failed.

@@ -28,7 +28,10 @@ function toOperation({ kind, operation = "chat" }: Span, { isWorkflow }: AgentSh
   return kind === "tool" || kind === "retriever" ? OPERATIONS[kind] : undefined;
 }
 
-/** Returns the name and the kind of the exported span. */
+/**
+ * Returns the name and the kind of the exported span. The name is the operation, or the kind without one, and the model or name.
+ * Models, retrievers and webhooks are clients.
+ */
 export function toShape(span: Span, agent: AgentShape): SpanShape {
   const { kind, name, model } = span;
   const operation = toOperation(span, agent);
@@ -45,7 +48,7 @@ const toNumber = (value: Json | undefined): number | undefined => (typeof value 
 const toText = (value: Json | undefined): string | undefined => (typeof value === "string" ? value : undefined);
 const isText = (value: Json): value is string => typeof value === "string";
 
-/** Returns the attributes of the parameters of a model call. */
+/** Returns the attributes of the parameters of a model call. Those that are absent or of another type are left out. */
 function toRequestAttributes({ params = {} }: Span): Attributes {
   const { stream, response_format } = params;
   const format = toText(response_format);
@@ -120,7 +123,10 @@ export function toStartAttributes(span: Span, attempt: TracedAttempt, agent: Age
   });
 }
 
-/** Returns the attributes that a span has when it has ended. `usage` is what an attempt has reported. */
+/**
+ * Returns the attributes that a span has when it has ended. `usage` is what an attempt has reported; tokens and cost of the span
+ * go before.
+ */
 export function toEndAttributes(span: Span, usage: TraceUsage | null): Attributes {
   const { kind, tokens, cost_usd, first_token_ms, finish_reasons, commits } = span;
   return pickDefined({
@@ -141,12 +147,16 @@ export function toEndAttributes(span: Span, usage: TraceUsage | null): Attribute
   });
 }
 
-/** Returns the value of `error.type`; undefined for a span that did not fail. */
+/**
+ * Returns the value of `error.type`: the type of the error, `_OTHER` without one, or `timeout` or `lost`; undefined for other
+ * statuses.
+ */
 export function toErrorType({ status, error }: Span): string | undefined {
   if (status === "error") return error?.type ?? "_OTHER";
   return status === "timeout" || status === "lost" ? status : undefined;
 }
 
+/** Returns a text as it is, and any other value as JSON; undefined for undefined. */
 function toJsonText(value: Json | undefined): string | undefined {
   if (value === undefined || typeof value === "string") return value;
   return JSON.stringify(value);
@@ -154,7 +164,10 @@ function toJsonText(value: Json | undefined): string | undefined {
 
 const toListText = (list: readonly Json[]): string | undefined => (list.length > 0 ? JSON.stringify(list) : undefined);
 
-/** Returns the attributes that a span has only in exporters that send content. */
+/**
+ * Returns the attributes that a span has only in exporters that send content: its custom ones, the arguments and result of a
+ * tool, the messages, tools and stop sequences of a model. Values without a copy are left out.
+ */
 export function toContentAttributes(span: Span): Attributes {
   const { kind, params, attributes = {}, finish_reasons } = span;
   const input = readCopy(span.input);

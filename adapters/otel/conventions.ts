@@ -126,7 +126,10 @@ const PROVIDERS: readonly (readonly [start: string, name: string])[] = [
   ["watsonx", "ibm.watsonx.ai"],
 ];
 
-/** Returns the value of `gen_ai.provider.name`. The AI SDK adds the interface to the provider, as in `openai.chat`. */
+/**
+ * Returns the value of `gen_ai.provider.name`: the name in the conventions, else the part before the first dot, because the AI
+ * SDK adds the interface, as in `openai.chat`. `unknown` without a provider.
+ */
 export function toProviderName(provider: string | undefined): string {
   if (!provider) return "unknown";
   const renamed = PROVIDERS.find(([start]) => provider.startsWith(start));

@@ -23,7 +23,9 @@ let isGenerated = false;
 /** Returns true if an SDK probably takes its ids from `traceIds()`. */
 export const hasGenerator = (): boolean => isGenerated;
 
-/** Calls `start` so that the span that it starts has these ids, if its SDK asks `traceIds()` for them. */
+/**
+ * Calls `start`, which must be synchronous, so that the span that it starts has these ids, if its SDK asks `traceIds()` for them.
+ */
 export function withIds<Result>(ids: SpanIds, start: () => Result): Result {
   next = ids;
   try {
@@ -33,7 +35,7 @@ export function withIds<Result>(ids: SpanIds, start: () => Result): Result {
   }
 }
 
-/** Returns random hexadecimal digits, at least one of which is not 0. */
+/** Returns two random hexadecimal digits for each byte, at least one of which is not 0. */
 function randomDigits(bytes: number): string {
   const random = crypto.getRandomValues(new Uint8Array(bytes));
   if (random.every((byte) => byte === 0)) random[0] = 1;

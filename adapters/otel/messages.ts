@@ -33,7 +33,9 @@ function toToolCall(call: JsonObject): JsonObject | null {
   };
 }
 
-/** Returns a block of a message as a part. Blocks that the conventions do not name keep their members. */
+/**
+ * Returns a block of a message as a part; what is no object as text. Blocks that the conventions do not name keep their members.
+ */
 function toPart(block: Json): JsonObject {
   if (!isObject(block)) return { type: "text", content: typeof block === "string" ? block : JSON.stringify(block) };
   const { type, text, reasoning, thinking } = block;
@@ -46,12 +48,16 @@ function toPart(block: Json): JsonObject {
   return typeof type === "string" ? block : { ...block, type: "unknown" };
 }
 
+/** Returns the content of a message as parts; none if it is absent, null or empty. */
 const toParts = (content: Json | undefined): JsonObject[] => {
   if (content === undefined || content === null || content === "") return [];
   return Array.isArray(content) ? content.map(toPart) : [toPart(content)];
 };
 
-/** Returns a message with its role and parts. */
+/**
+ * Returns a message with its role, by its `role`, else its `type`, else `user`, and its parts. Tool calls follow the content, and
+ * are not repeated. A message of a tool is one part with its response.
+ */
 function toMessage(message: JsonObject): JsonObject {
   const { role, type, content, tool_calls, tool_call_id } = message;
   const sentRole = readText(role) ?? readText(type) ?? "user";
@@ -66,7 +72,10 @@ function toMessage(message: JsonObject): JsonObject {
 const isRepeatedCall = (part: JsonObject, calls: readonly JsonObject[]): boolean =>
   part["type"] === "tool_call" && calls.some(({ id }) => id === part["id"]);
 
-/** Returns the list of messages in the input of a model: itself, its member `messages`, or a text. */
+/**
+ * Returns the messages in the input of a model: a list of messages itself, or those of its member `messages`. A text, or any
+ * other list as its content, is one message of the user. Empty for other values.
+ */
 function listMessages(value: Json): readonly JsonObject[] {
   if (typeof value === "string") return [{ role: "user", content: value }];
   if (Array.isArray(value)) {
@@ -83,7 +92,7 @@ export interface ModelInput {
   readonly messages: readonly JsonObject[];
 }
 
-/** Returns the input of a model call. Leading system messages and the AI SDK's `instructions` are instructions. */
+/** Returns the input of a model call. Its instructions are `instructions`, else `system`, then the leading system messages. */
 export function toModelInput(value: Json): ModelInput {
   const messages = listMessages(value).map(toMessage);
   const firstOther = messages.findIndex(({ role }) => role !== "system");
@@ -93,7 +102,10 @@ export function toModelInput(value: Json): ModelInput {
   return { instructions: [...own, ...leading], messages: messages.slice(count) };
 }
 
-/** Returns the output of a model call as messages of the assistant, each with the reason for which the model stopped. */
+/**
+ * Returns the output of a model call as messages of the assistant. Each has its own finish reason, else the first one, else
+ * `stop`. A list of blocks without `content`, as of the AI SDK, is one message.
+ */
 export function toModelOutput(value: Json, finish_reasons: readonly string[] = []): readonly JsonObject[] {
   const list = Array.isArray(value) ? value : [value];
   // The content of one message, as the AI SDK returns it.

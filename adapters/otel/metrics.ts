@@ -17,12 +17,17 @@ const SECOND_MS = 1_000;
 
 /** Records what has started and ended. */
 export interface SpanMetrics {
+  /** Records how long the run was queued, for its first claim only. */
   onAttemptStarted(attempt: TracedAttempt): void;
+  /**
+   * Records the duration of an attempt, a tool or a chat or text model, and tokens and first token of the model. Ignores other
+   * spans.
+   */
   onSpanEnded(span: Span): void;
   onCommit(duration_ms: number): void;
 }
 
-/** Creates the histograms of a meter. */
+/** Creates the histograms of a meter, in seconds and tokens, and returns the functions that record them. */
 export function createSpanMetrics(meter: Meter): SpanMetrics {
   const histograms = new Map<MetricName, Histogram>();
   for (const [name, { name: metric, unit }] of Object.entries(METRICS) as [

@@ -79,7 +79,10 @@ const MAX_REMEMBERED_RUNS = 1_000;
 const SECOND_MS = 1_000;
 const MS_NANOSECONDS = 1_000_000;
 
-/** Returns a time of OpenTelemetry. A plain number could be taken for a time since the start of the process. */
+/**
+ * Returns milliseconds since 1970 as a time of OpenTelemetry. A plain number could be taken for a time since the start of the
+ * process.
+ */
 function toTime(ms: number): HrTime {
   const seconds = Math.floor(ms / SECOND_MS);
   return [seconds, Math.round((ms - seconds * SECOND_MS) * MS_NANOSECONDS)];
@@ -124,6 +127,10 @@ class OtelSink implements TraceSink {
     this.#start(span, attempt);
   }
 
+  /**
+   * Ends the exported span, starts it first if it did not start here, and counts it in metrics. Forgets the open spans of an
+   * attempt that ends.
+   */
   onSpanEnded(span: Span, attempt: TracedAttempt, usage: TraceUsage | null): void {
     // The attempt of a process that has stopped ends here, where it did not start.
     const { exported } = this.#open.get(toAttemptKey(attempt))?.spans.get(span.span_id) ?? this.#start(span, attempt);
@@ -152,13 +159,14 @@ class OtelSink implements TraceSink {
     return context.with(trace.setSpan(context.active(), active), work);
   }
 
-  /** Returns the active span of the code that creates a run, such as that of an instrumented HTTP server. */
+  /** Returns the `traceparent` of the active span, such as that of an instrumented HTTP server; undefined without a valid one. */
   getActiveTraceParent(): string | undefined {
     const active = trace.getSpanContext(context.active());
     if (!active || !isSpanContextValid(active)) return undefined;
     return `00-${active.traceId}-${active.spanId}-${active.traceFlags.toString(16).padStart(2, "0")}`;
   }
 
+  /** Emits feedback as a log event, or without a logger as a span without a duration. Comments go out only with `content`. */
   onFeedback(feedback: TracedFeedback): void {
     const { key, score, value, comment, created_at } = feedback;
     const number = typeof score === "boolean" ? Number(score) : score;
@@ -177,7 +185,10 @@ class OtelSink implements TraceSink {
     else this.#getTracer().startSpan(EVALUATION_EVENT, { startTime: time, attributes }, parentContext).end(time);
   }
 
-  /** Starts the exported span. */
+  /**
+   * Starts the exported span under that of its parent, else of the attempt; an attempt under its request, else under the incoming
+   * `traceparent`. Keeps it as open while the attempt is, and remembers an attempt for links.
+   */
   #start(span: Span, attempt: TracedAttempt): OpenSpan {
     const open = this.#open.get(toAttemptKey(attempt));
     const isAttempt = span.kind === "attempt";
@@ -205,6 +216,7 @@ class OtelSink implements TraceSink {
     return opened;
   }
 
+  /** Starts a span with these ids, if the SDK takes them, and notes whether it did. */
   #startSpan(
     ids: SpanIds,
     { name, ...options }: SpanOptions & { readonly name: string },
@@ -236,7 +248,10 @@ class OtelSink implements TraceSink {
     return request.spanContext();
   }
 
-  /** Returns the links of a span: to the attempt before it, and those of the trace. */
+  /**
+   * Returns the links of a span; for the attempt itself also those of the trace, and `retries` to the attempt before it, if that
+   * is known.
+   */
   #toLinks(span: Span, attempt: TracedAttempt): Link[] {
     const { run_id, trace_id, previous_attempt_id } = attempt;
     const links = (span.links ?? []).flatMap((link) => this.#toLink(link, attempt));
@@ -251,7 +266,10 @@ class OtelSink implements TraceSink {
     ];
   }
 
-  /** Returns a link; none if the ids of the linked span are not known. */
+  /**
+   * Returns a link to the remembered attempt of the linked run, else to the span id of the link in its trace or in that of the
+   * attempt; none if the exported ids of that are not known.
+   */
   #toLink({ kind, run_id, trace_id, span_id }: SpanLink, attempt: TracedAttempt): Link[] {
     const attributes = {
       [OWN_ATTRIBUTES.link]: kind,
@@ -264,13 +282,17 @@ class OtelSink implements TraceSink {
     return [{ context: { ...ids, traceFlags: TraceFlags.NONE, isRemote: true }, attributes }];
   }
 
-  /** Returns the exported span of an attempt; undefined if its ids are not known here. */
+  /**
+   * Returns the exported span of the run's last attempt that this process remembers; else `attempt_id`, if the SDK has the ids of
+   * the trace; else undefined.
+   */
   #findAttempt(run_id: string, trace_id: string, attempt_id: string | null): SpanContext | undefined {
     const lastAttempt = this.#runs.get(run_id)?.attempt;
     if (lastAttempt || attempt_id === null || !this.#hasTraceIds()) return lastAttempt;
     return { traceId: trace_id, spanId: attempt_id, traceFlags: TraceFlags.SAMPLED, isRemote: true };
   }
 
+  /** Keeps the exported spans of a run, as the newest one, for links and feedback. Forgets the oldest above 1,000 runs. */
   #remember(run_id: string, run: ExportedRun): void {
     this.#runs.delete(run_id);
     this.#runs.set(run_id, run);
@@ -298,7 +320,10 @@ class OtelSink implements TraceSink {
 const isOwnAttempt = ({ kind, claim }: Span, attempt: TracedAttempt): boolean =>
   kind === "attempt" && claim === attempt.claim;
 
-/** Returns the context of the `traceparent` that the run continues; that of a new trace without one. */
+/**
+ * Returns the context of the `traceparent` that the run continues, with its sampled flag and `tracestate`; that of a new trace
+ * without one.
+ */
 function toIncomingContext({ origin: { traceparent, tracestate } }: TracedAttempt): Context {
   const parent = parseTraceParent(traceparent);
   if (!parent || traceparent === undefined) return ROOT_CONTEXT;
@@ -310,7 +335,10 @@ function toIncomingContext({ origin: { traceparent, tracestate } }: TracedAttemp
   });
 }
 
-/** Returns the name, kind and attributes of the span of a request. */
+/**
+ * Returns the name, kind and attributes of the span of a request. `route` is a method and a path; calls of MCP are named by the
+ * graph.
+ */
 function toRequestShape({ run_id, graph_id, origin }: TracedAttempt, route: string) {
   const { source, request_id } = origin;
   const [method = "", path = ""] = route.split(" ");

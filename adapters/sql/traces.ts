@@ -62,6 +62,7 @@ function omitDefaults<Members extends object>(
 
 const NO_TOTALS = { spans: 0, model: 0, tool: 0, errors: 0, tokens_in: 0, tokens_out: 0, cost_usd: 0 };
 
+/** Returns a head with its defaults from its stored form. Throws for a text that is no JSON. */
 function decodeHead(text: string): TraceHead {
   const { totals, dropped = {}, ...head } = JSON.parse(text) as TraceHead;
   return { ...HEAD_DEFAULTS, ...head, totals: { ...NO_TOTALS, ...totals }, dropped } as TraceHead;
@@ -105,10 +106,17 @@ export const activeTraceStatements = (fence: LeaseFence, update: TraceUpdate | u
 
 const MAX_ERROR_TYPE_CHARS = 200;
 
-/** Returns the name of an error, which an agent chooses, as a database can store it: Postgres refuses U+0000. */
+/**
+ * Returns the name of an error, cut to 200 characters and as a database can store it: Postgres refuses U+0000 and lone
+ * surrogates.
+ */
 const toStoredName = (name: string): string =>
   name.slice(0, MAX_ERROR_TYPE_CHARS).toWellFormed().replaceAll("\0", "\ufffd");
 
+/**
+ * Returns the statements that store the trace with the end of its run: none without a trace. The name of the error is cut and
+ * made storable.
+ */
 function onAttemptFinished(fence: LeaseFence, { trace, status, error, now }: FinishRun): Statement[] {
   if (!trace) return [];
   const error_type = typeof error?.["error"] === "string" ? toStoredName(error["error"]) : null;
@@ -148,6 +156,9 @@ const INDEXED_CONDITIONS: ReadonlySet<TraceCondition> = new Set(["failed", "star
 const toFilter = ({ metadata = {} }: TraceSearch): Filter =>
   Object.entries(metadata).map(([key, equals]) => ({ key, equals: equals as Scalar }));
 
+/**
+ * Returns the conditions of a search: one for each filter that is defined, also with the value false or 0, and that of the scope.
+ */
 function toConditions({ filter }: Scope, query: TraceSearch): readonly TraceCondition[] {
   const conditions: TraceCondition[] = QUERY_CONDITIONS.filter((name) => query[name] !== undefined);
   if (query.failed !== undefined) conditions.push(query.failed ? "failed" : "succeeded");
@@ -161,6 +172,7 @@ function toConditions({ filter }: Scope, query: TraceSearch): readonly TraceCond
 const toElement = (kind: "node" | "tool" | "model", name: string | undefined): string =>
   name === undefined ? "" : JSON.stringify(toTraceName(kind, name));
 
+/** Returns the arguments of a search. A member without a condition is empty or 0, which the statement does not use. */
 function toArguments({ deployment, filter }: Scope, query: TraceSearch): TraceSearchArguments {
   const { min_active_ms = 0, min_tokens = 0, error_type = "", status = [], source = "", limit } = query;
   const { graph_id = "", assistant_id = "", thread_id = "", cron_id = "", user_id = "" } = query;
@@ -189,7 +201,9 @@ const toPosition = ({
   id: run_id,
 });
 
-/** Returns how far a search goes that tests rows; null if it goes to the end or needs no limit. */
+/**
+ * Reads how far a search goes that tests rows: the position of its last row. Null if it goes to the end, or an index answers all.
+ */
 async function findLastTested(
   driver: Database,
   conditions: readonly TraceCondition[],
@@ -202,7 +216,10 @@ async function findLastTested(
 
 function createTraceStorage(driver: Database): RunTraceStorage {
   return {
-    /** @statements selectTrace · selectTraceParts */
+    /**
+     * Reads a trace with its parts. Returns null if it does not exist or is not visible.
+     * @statements selectTrace · selectTraceParts
+     */
     async getRunTrace({ deployment, filter }, run_id): Promise<StoredTrace | null> {
       const trace = await readOne(driver, selectTrace({ deployment, run_id }, filter), (row) => ({
         ...toSummary(row),
@@ -221,7 +238,10 @@ function createTraceStorage(driver: Database): RunTraceStorage {
         json: content,
       })),
 
-    /** @statements selectTraceProgress */
+    /**
+     * Reads what the next attempt continues. The head is null, and the rest empty or 0, if nothing is stored.
+     * @statements selectTraceProgress
+     */
     async getTraceProgress({ deployment }, run_id) {
       const [row] = await driver.read(selectTraceProgress({ deployment, run_id }));
       return {
@@ -256,7 +276,7 @@ function createTraceStorage(driver: Database): RunTraceStorage {
     },
 
     /**
-     * Deletes a trace with its parts and contents.
+     * Deletes a trace with its parts and contents. Returns `active` if the run is active, and `not_found` if no trace is visible.
      * @statements deleteTrace · selectTrace
      * @guards delete unless the run is active. Without rows, reads whether there is a trace.
      */

@@ -33,7 +33,10 @@ const OPERATIONS: Readonly<Record<string, StartedSpan["operation"]>> = {
 
 const toText = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
 
-/** Returns the span of an operation; null for those that are not recorded, because others contain them. */
+/**
+ * Returns the span of a tool, model, embedding or reranking; null for other operations, which contain these. The input is left
+ * out with `recordInputs: false`.
+ */
 function toSpan(type: unknown, event: Members): StartedSpan | null {
   const isHidden = event.recordInputs === false;
   if (type === "executeTool") {
@@ -61,7 +64,10 @@ function toSpan(type: unknown, event: Members): StartedSpan | null {
   };
 }
 
-/** Returns how an operation has ended. The failure of a tool is a result for the AI SDK. */
+/**
+ * Returns how an operation has ended: with an error, `interrupted` if the attempt was stopped. The failure of a tool is a result
+ * for the AI SDK, and an error here. The output is left out with `recordOutputs: false`.
+ */
 function toEnd(type: unknown, { result, error, event = {} }: Operation, isStopped: boolean): EndedSpan {
   const { output } = (result ?? {}) as { readonly output?: Members };
   const toolError = type === "executeTool" && output?.type === "tool-error" ? output : null;
@@ -82,6 +88,10 @@ function createHandlers(storage: ContextStorage<SpanContext>): object {
   const started = new WeakMap<object, StartedOperation>();
   const stepContexts = new WeakMap<object, SpanContext>();
 
+  /**
+   * Starts the span of an operation in the innermost span of the running code, and notes streams and their steps. Does nothing
+   * outside of a traced attempt.
+   */
   function start(operation: Operation): void {
     const { type, event = {} } = operation;
     const context = storage.getStore();
@@ -95,7 +105,10 @@ function createHandlers(storage: ContextStorage<SpanContext>): object {
     started.set(operation, { context, span_id });
   }
 
-  /** Ends a span. The call of a model that streams has only begun; the end of its step follows, or the parts that are read. */
+  /**
+   * Ends the span of an operation. The call of a model that streams has only begun: it is kept open for the end of its step, or
+   * for the parts that are read. Does nothing for an operation without a span.
+   */
   function end(operation: Operation): void {
     const { type, event = {}, error } = operation;
     if (type === "step") endStreamedCall(operation);
@@ -107,7 +120,7 @@ function createHandlers(storage: ContextStorage<SpanContext>): object {
     else context.trace.end(span_id, toEnd(type, operation, context.isStopped()));
   }
 
-  /** Ends the call of a streamed step, unless the stream is read as the result of a function or a step. */
+  /** Ends the open calls of a streamed step with `ok`, unless the stream is read as the result of a function or a step. */
   function endStreamedCall(step: Operation): void {
     const context = stepContexts.get(step);
     if (!context || context.streams.isRead) return;
@@ -131,7 +144,10 @@ let isSubscribed = false;
 /** The channel, which Bun would free with its subscribers otherwise. */
 const channels: TracingChannel[] = [];
 
-/** Subscribes to the channel, once per process. Does nothing on runtimes without it. */
+/**
+ * Subscribes to the channel, once per process and for good. Does nothing without a storage and on runtimes without it. Never
+ * rejects.
+ */
 export async function subscribeToAiCalls(storage: ContextStorage<SpanContext> | null): Promise<void> {
   if (!storage || isSubscribed) return;
   isSubscribed = true;

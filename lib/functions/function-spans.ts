@@ -84,7 +84,10 @@ export class FunctionSpans {
     };
   }
 
-  /** Calls `work` in a span. Returns its result, or throws its error. */
+  /**
+   * Calls `work` in a span, under the innermost span of the running code. Resolves to its result, or rejects with its error, and
+   * ends the span with it. Model and custom spans get the usage that is added in them.
+   */
   readonly span = async (
     name: string,
     work: () => unknown,
@@ -115,12 +118,15 @@ export class FunctionSpans {
     }
   };
 
-  /** Returns the end of a span whose work has thrown: interrupted if the run was stopped. */
+  /**
+   * Returns the end of a span whose work has thrown: `interrupted` if the attempt was stopped before, else `error` with the
+   * error.
+   */
   toFailure(error: unknown): EndedSpan {
     return this.#signal.aborted ? { status: "interrupted" } : { status: "error", error };
   }
 
-  /** Adds usage to the innermost model or custom span. Does nothing outside of them. */
+  /** Adds usage to the innermost model or custom span of the running code. Does nothing outside of them and without a storage. */
   addUsage(usage: ModelUsage): void {
     this.#findContext()?.usage?.add(usage);
   }
@@ -131,7 +137,7 @@ export class FunctionSpans {
     Object.defineProperty(job, "traceparent", { get, enumerable: true });
   }
 
-  /** Returns the innermost span of the running code; undefined for the attempt. */
+  /** Returns the id of the innermost span of the running code; undefined for the attempt. */
   readonly findSpan = (): string | undefined => this.#findContext()?.findSpan();
 
   /** Returns the context of the running code. That of another run, which has called this one in process, does not count. */
@@ -145,6 +151,7 @@ export class FunctionSpans {
     return { trace, span, usage: null, findSpan: () => span_id, isStopped: () => this.#signal.aborted };
   }
 
+  /** Calls `work` in a context, and in its span for sinks. Returns or throws what it does. */
   #runIn<Result>(context: FunctionSpanContext, work: () => Result): Result {
     const { trace } = this;
     const span_id = context.findSpan() ?? trace.attempt_id;

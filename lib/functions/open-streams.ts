@@ -11,8 +11,9 @@ export interface StreamedCall {
 
 /** Records the parts of a stream that a function or a step has returned. */
 export interface PartRecorder {
+  /** Starts, notes or ends the spans that a part of the stream stands for. Ignores other parts. */
   record(part: StreamPart): void;
-  /** Ends what is open: with the error, or because nobody reads the stream further. */
+  /** Ends all open spans of the stream, with this failure. Default: `interrupted`, because nobody reads the stream further. */
   close(failure?: EndedSpan): void;
 }
 
@@ -31,7 +32,10 @@ type Usage = Readonly<Record<string, unknown>>;
 const toCount = (value: unknown): number | undefined =>
   typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 
-/** Returns the tokens of a call. Parts have numbers with details beside them, results of models have objects. */
+/**
+ * Returns the tokens of a call; undefined if it has none that are whole numbers from 0. Parts of streams have numbers with
+ * details beside them, results of models have objects, embeddings `tokens`. Details that are 0 are left out.
+ */
 function readTokens(usage: unknown): SpanTokens | undefined {
   if (typeof usage !== "object" || usage === null) return undefined;
   const {
@@ -81,7 +85,10 @@ export function readModelResult(result: unknown, requestedModel?: string): Model
   };
 }
 
-/** Returns the duration and the first token of a step, which the AI SDK measures since version 7. */
+/**
+ * Returns duration and time to the first token of a step in milliseconds, which the AI SDK measures since version 7; empty
+ * without them.
+ */
 function readTimes({ performance }: StreamPart): Pick<EndedSpan, "duration_ms" | "first_token_ms"> {
   const { responseTimeMs, timeToFirstOutputMs } = (performance ?? {}) as Usage;
   return {
@@ -100,8 +107,9 @@ const OUTPUT_PARTS: readonly unknown[] = [
 ];
 
 /**
- * Creates a recorder of a returned stream. The channel of the AI SDK has started the spans of model calls and tools; if there is no
- * channel, the parts start them.
+ * Creates a recorder of a returned stream, and marks `streams` as read until it is closed. If the channel of the AI SDK has
+ * announced calls, it has started the spans, and the parts only end those of models; else the parts start and end the spans of
+ * models and tools, under `parent_id` or the attempt.
  */
 export function createPartRecorder(
   trace: TraceRecorder,
@@ -113,18 +121,24 @@ export function createPartRecorder(
   let model: string | undefined;
   streams.isRead = true;
   const hasChannel = (): boolean => streams.callIds.size > 0;
+  /** Starts the span of a model call, unless one is open. */
   const startModel = (): void => {
     model ??= trace.start({ kind: "model", name: "model", operation: "chat", ...parent });
   };
-  /** Takes the next call that the channel has announced. */
+  /** Makes the next call that the channel has announced the open one; none if there is no further call. */
   const takeModel = (): void => {
     model = streams.calls.shift()?.span_id;
   };
+  /**
+   * Starts the span of a tool call. Does nothing for a tool that the provider executes, or if the channel of the AI SDK records the
+   * stream: then the channel has started the span.
+   */
   const startTool = ({ toolCallId, toolName, input, providerExecuted }: StreamPart): void => {
     if (hasChannel() || providerExecuted === true) return;
     const details = { name: String(toolName), tool_call_id: String(toolCallId), input: () => input };
     tools.set(toolCallId, trace.start({ kind: "tool", ...details, ...parent }));
   };
+  /** Ends the span of a tool call, once. Does nothing if it was not started here. */
   const endTool = ({ toolCallId }: StreamPart, result: EndedSpan): void => {
     const span_id = tools.get(toolCallId);
     if (span_id !== undefined) trace.end(span_id, result);

@@ -5,7 +5,7 @@ import type { FunctionTrace } from "./function-spans.ts";
 const KINDS: readonly unknown[] = ["custom", "model", "tool", "retriever"];
 const OPTION_NAMES: readonly string[] = ["kind", "attributes"];
 
-/** Throws a TypeError for arguments of `span()` that are wrong. */
+/** Throws a TypeError for arguments of `span()` that are wrong, also for an unknown option and an attribute of another type. */
 export function requireSpanArguments(name: unknown, work: unknown, options: unknown): void {
   if (typeof name !== "string" || name === "") throw new TypeError("span: the name must be a text");
   const refuse = (problem: string): never => {
@@ -31,8 +31,9 @@ const traces = new WeakMap<object, FunctionTrace>();
 export const findFunctionTrace = (job: { readonly span: object }): FunctionTrace | undefined => traces.get(job.span);
 
 /**
- * Creates the method `span` of a job. Without a recorder it calls the work. `requireNoInterrupt` throws if the function has dropped an
- * interrupt.
+ * Creates the method `span` of a job, and keeps the trace for `findFunctionTrace`. The method throws for wrong arguments, and
+ * what `requireNoInterrupt` throws (the function has dropped an interrupt); otherwise it resolves or rejects as the work does.
+ * Without a recorder it only calls the work. A rejection that is not awaited ends no process.
  */
 export function createSpanMethod(trace: FunctionTrace, requireNoInterrupt: () => void): FunctionJob["span"] {
   const span = (name: string, work: () => unknown, options: SpanOptions = {}): Promise<unknown> => {
