@@ -147,8 +147,11 @@ export interface RequestBody {
 function toRequestBody(incoming: IncomingMessage): RequestBody {
   incoming.pause();
   let controller: ReadableStreamDefaultController<Uint8Array>;
+  /**
+   * Passes a copy of the bytes to the body, because Node reuses the memory, and pauses the request until the body is pulled
+   * again.
+   */
   const onData = (bytes: Uint8Array): void => {
-    // A copy, because Node reuses the memory.
     controller.enqueue(new Uint8Array(bytes));
     incoming.pause();
   };

@@ -248,7 +248,10 @@ const LISTS = ["id", "run_id", "project_id", "key", "source", "user_id"] as cons
 /** The columns that a patch may change. */
 const CHANGES = ["comment", "correction", "score", "source_metadata", "value"] as const;
 
-/** Returns the shape and the arguments of a search for records. Without a scope it covers all deployments. */
+/**
+ * Returns the shape and the arguments of a search for records. It covers all deployments of the workspaces, except with a filter in
+ * the scope, which limits it to records on the permitted runs of the scope's deployment.
+ */
 function toSearch(query: FeedbackQuery): { readonly shape: RecordsShape; readonly args: RecordsArguments } {
   const { workspace_ids, scope = EVERYWHERE, has_comment, has_score, level, min_created_at, max_created_at } = query;
   const { ids: id, run_ids: run_id, project_ids: project_id, keys: key, sources: source, user_ids: user_id } = query;

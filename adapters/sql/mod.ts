@@ -88,8 +88,9 @@ export function sqlStorage(driver: SqlDriver): Storage {
 const PROBE_PADDING = "x".repeat(1024);
 
 /**
- * Wraps the driver for statements of every dialect. Records failed writes in `health` and maps errors to those that callers can
- * handle: `storage_full`, `invalid` (text with U+0000) and outages.
+ * Wraps the driver for statements of every dialect. Records failures of batches, reads and checks in `health`, and maps errors to
+ * those that callers can handle: `storage_full`, `invalid` (text with U+0000) and outages. Errors of `now` are only mapped; those
+ * of `acquireWorkerLock` are passed on unchanged.
  */
 function createDatabase(driver: SqlDriver, health: WriteHealth): Database {
   const { dialect } = driver;

@@ -74,9 +74,10 @@ export interface LoadedExporter {
 }
 
 /**
- * Starts the exporter, at the first call, if `setting` asks for one, or if it is undefined and `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
- * Packages that are missing are a problem in the first case and a warning in the second. Prompts and other content are exported only
- * with `content: true`.
+ * Starts the exporter, at the first call, if `setting` asks for one, or if it is undefined and `OTEL_EXPORTER_OTLP_ENDPOINT` is
+ * set; never with `OTEL_SDK_DISABLED=true`. Returns a sink and the endpoint; no sinks and a null endpoint without an exporter.
+ * Does not reject: a failed start is in `problems` if `setting` asks for it, else a warning to `write`. `config` is the file
+ * beside which the packages are looked up. Prompts and other content are exported only with `content: true`.
  */
 export async function loadExporter(
   setting: OtelSetting | undefined,

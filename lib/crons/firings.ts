@@ -58,7 +58,10 @@ export interface CronFirings {
    * what `runs.create` throws.
    */
   run(cron_id: string): Promise<Run>;
-  /** Returns the next fire times of a schedule. Throws `invalid` (`schedule`, `timezone`, `end_time`). */
+  /**
+   * Returns the next fire times of a schedule as `next`, in ISO 8601: fewer or none if `end_time` is before them. Stores nothing.
+   * Throws `invalid` (`schedule`, `timezone`, `end_time`).
+   */
   preview(preview: SchedulePreview): Promise<{ readonly next: readonly string[] }>;
 }
 
@@ -102,8 +105,14 @@ export function createCronFirings({
   }
 
   return {
-    /** Returns the next fire times of a schedule, without a cron; fewer or none if it ends before. Throws `invalid`. */
-    async preview(_scope, { schedule, timezone = null, end_time, limit = DEFAULT_PREVIEW_COUNT }) {
+    /**
+     * Returns the next fire times of a schedule as `{ next }`, without a cron; fewer or none if it ends before. Throws
+     * `invalid`.
+     */
+    async preview(
+      _scope,
+      { schedule, timezone = null, end_time, limit = DEFAULT_PREVIEW_COUNT },
+    ): Promise<{ readonly next: readonly string[] }> {
       const timing = {
         ...{ schedule, timezone },
         end_time: end_time === undefined ? null : parseTime("end_time", end_time),

@@ -6,7 +6,8 @@ const TYPES = ["null", "boolean", "string", "number", "integer", "array", "objec
 
 const isSchema = (value: Json): boolean => typeof value === "boolean" || isObject(value);
 const isNumber = (value: Json): boolean => typeof value === "number";
-const createListCheck =
+/** Returns a check that a value is a list with at least one element, and that all elements pass. */
+const createNonEmptyListCheck =
   (isElement: (element: Json) => boolean) =>
   (value: Json): boolean =>
     Array.isArray(value) && value.length > 0 && value.every(isElement);
@@ -15,15 +16,15 @@ const areSchemas = (value: Json): boolean => isObject(value) && Object.values(va
 const anyValue = (): boolean => true;
 
 const schema = [isSchema, "must be a schema"] as const;
-const schemas = [createListCheck(isSchema), "must be a list of schemas"] as const;
+const schemas = [createNonEmptyListCheck(isSchema), "must be a list of schemas"] as const;
 const members = [areSchemas, "must be an object of schemas"] as const;
 const number = [isNumber, "must be a number"] as const;
 
 /** The keywords that restrict values, with a check of each. */
 const KEYWORDS: Readonly<Record<string, readonly [isValid: (value: Json) => boolean, text: string]>> = {
-  type: [(value) => isType(value) || createListCheck(isType)(value), ""],
+  type: [(value) => isType(value) || createNonEmptyListCheck(isType)(value), ""],
   const: [anyValue, ""],
-  enum: [createListCheck(anyValue), "must be a list with at least one value"],
+  enum: [createNonEmptyListCheck(anyValue), "must be a list with at least one value"],
   properties: members,
   patternProperties: members,
   additionalProperties: schema,

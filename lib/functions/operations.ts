@@ -146,6 +146,7 @@ export class StepError extends Error {
   readonly step: string;
   /** The reasons why the schema refuses an answer. */
   readonly issues?: readonly { readonly path: readonly (string | number)[]; readonly message: string }[];
+  /** Creates the error with the message `step: message`. `issues` is absent unless it is given. */
   constructor(step: string, message: string, cause?: unknown, issues?: StepError["issues"]) {
     super(`${step}: ${message}`, { cause });
     this.step = step;

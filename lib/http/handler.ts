@@ -217,7 +217,10 @@ async function respondInMiddleware(
     authentication = createAuthentication(mount, incoming, route);
     await (authentication.access === "account" ? authentication.accountCaller() : authentication.principal());
   }
-  /** Responds from the route table to the request that the middleware passes on, which may be for another route. */
+  /**
+   * Responds from the route table to the request that the middleware passes on, which may be for another route. The authentication
+   * of the outer request is kept for the same route. Resolves to an error response if no route matches or a handler throws.
+   */
   const next = async (innerRequest: Request): Promise<Response> => {
     const url = new URL(innerRequest.url);
     await table.load(url.pathname);

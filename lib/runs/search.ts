@@ -104,8 +104,8 @@ export interface RunSearches {
   /** Returns all stored details of a run. Throws `not_found`. */
   inspect(run_id: string): Promise<RunDetail>;
   /**
-   * Creates a run with the same request on the same thread, without the credentials of the first one. Throws `not_found` and what
-   * `create` throws.
+   * Creates a run with the same request on the same thread, without the credentials of the first one. Adds a trace link `again` to
+   * the first run to the links of `origin`. Throws `not_found` and what `create` throws.
    */
   rerun(run_id: string, origin?: RunOrigin): Promise<Run>;
 }
@@ -222,7 +222,8 @@ export function createRunSearches(
 
     /**
      * Creates a run with the request of another one, on its thread; a stateless run gets a new one. `authorize` may change
-     * scope, request and origin. Throws `not_found`, and what the creation throws.
+     * scope, request and origin. Adds a trace link `again` to the first run to the links of the origin. Throws `not_found`, and
+     * what the creation throws.
      */
     async rerun(scope, run_id, origin = {}, authorize) {
       const [run] = await requireListedRun(scope, run_id);

@@ -185,7 +185,7 @@ function validatePayload(payload: Json): void {
   }
 }
 
-/** Returns one record for each use of an operation, in the order of the first entries. */
+/** Returns one record for each use of an operation, in the order of the first entries. Pauses give none. */
 function toStepRecords(entries: readonly JournalEntry[]): RunSteps["steps"] {
   const records = new Map<string, StepRecord>();
   for (const entry of entries) {

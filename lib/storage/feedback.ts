@@ -55,7 +55,9 @@ export type FeedbackPatch = Partial<
 
 /** Filters and page of a search for feedback. */
 export interface FeedbackQuery {
-  /** If it has a filter, only records on existing runs that the filter permits match. */
+  /**
+   * With a filter, only records on existing runs of its deployment that the filter permits match; else those of all deployments.
+   */
   readonly scope?: Scope;
   readonly workspace_ids: readonly string[];
   readonly ids?: readonly string[];

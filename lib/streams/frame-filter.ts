@@ -15,8 +15,9 @@ interface FrameFilter {
 const UNFILTERED: ReadonlySet<string> = new Set(["metadata", "error", "end"]);
 
 /**
- * Reads the matching frames, and always metadata, errors, trailers and an `end`, which it creates if the run had ended before:
- * clients treat an empty stream as a broken one.
+ * Reads the frames that pass the modes and namespaces: an empty list lets all pass, and a namespace includes the subgraphs in it.
+ * Metadata, errors, trailers and `end` pass any modes, and those without a namespace pass always. Adds an `end` if the run has
+ * ended and the reader got none, because clients treat an empty stream as a broken one; not if the log ended as `gone`.
  */
 export function filterFrames(
   frames: Reader<Frame>,

@@ -306,9 +306,9 @@ export interface RunSubscriptions {
    */
   watch(run: Pick<RunRow, "thread_id">, runLog: RunLog): void;
   /**
-   * Reads the frames of a run with ids above `after`, or all of them if the run has no such id. Starts to follow a run of another
-   * process. `onLeave` is called if the subscriber leaves before the run has ended. Rejects if the storage cannot be read, but not
-   * with `isNew`, which means that the caller has just created the run.
+   * Returns the log of a run as `runLog`, and as `frames` a reader of its frames with ids above `after`, or of all if the run has
+   * no such id. Starts to follow a run of another process. `onLeave` is called if the subscriber leaves before the run has ended.
+   * Rejects if the storage cannot be read, but not with `isNew`, which means that the caller has just created the run.
    */
   read(
     run: RunRow,
@@ -454,7 +454,12 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
 
   return {
     watch,
-    async read(run, after, onLeave, isNew = false) {
+    async read(
+      run,
+      after,
+      onLeave,
+      isNew = false,
+    ): Promise<{ readonly runLog: RunLog; readonly frames: Reader<Frame> }> {
       const runLog = await openLog(run, after, isNew);
       try {
         return { runLog, frames: runLog.read(await findPosition(runLog, after), onLeave) };

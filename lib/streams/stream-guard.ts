@@ -269,7 +269,10 @@ class VisibilityWatch {
     return !this.#isClosed && Math.abs(this.#options.environment.now() - this.#checkedAt) >= MAX_CHECK_AGE_MS;
   }
 
-  /** Reads the thread. Concurrent calls share a read. */
+  /**
+   * Reads the thread, and ends the watch with a call of its listeners if the filter excludes it. A deleted thread does not count as
+   * excluded. Concurrent calls share a read, and its rejection if the storage cannot be read.
+   */
   #readOnce(): Promise<void> {
     this.#checking ??= this.#read().finally(() => {
       this.#checking = undefined;

@@ -76,7 +76,11 @@ export interface ThreadPatch {
 
 /** Creates, reads and changes threads and their states. */
 export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
-  /** Creates a thread. Throws `conflict` (id exists and `if_exists` is `raise`) or `invalid` (`supersteps` fail; no thread is created). */
+  /**
+   * Creates a thread. A given id is put in lower case. With `if_exists: "do_nothing"` it returns an existing thread unchanged.
+   * Throws `conflict` with the reason `already_exists` (also for an existing thread that the caller cannot see) or `invalid`
+   * (`supersteps` fail; no thread is created).
+   */
   create(request?: ThreadCreate): Promise<Thread>;
   /** Returns a thread. With `state: false`, `values` is null, and `interrupts` are those of the last ended run. Throws `not_found`. */
   get(
@@ -170,9 +174,9 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       (await import("./summaries.ts")).createThreadSummaries(options),
     ),
     /**
-     * Creates a thread, with `supersteps` also its first states. Returns the existing one, unchanged, for `if_exists:
-     * "do_nothing"`; throws `already_exists` otherwise and if it is not visible to the caller. Throws `forbidden` for metadata
-     * with which the caller would not see the thread, and `invalid`.
+     * Creates a thread, with `supersteps` also its first states. A given id is put in lower case. Returns the existing one,
+     * unchanged, for `if_exists: "do_nothing"`; otherwise, and if it is not visible to the caller, throws `conflict` with the
+     * reason `already_exists`. Throws `forbidden` for metadata with which the caller would not see the thread, and `invalid`.
      */
     async create(scope, request = {}) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;

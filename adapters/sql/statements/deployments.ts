@@ -112,8 +112,9 @@ const shapes: readonly PlacementShape[] = [
 const projectOfDeployment = ({ name }: Placement): Id => sql`(select project_id from deployments where name = ${name})`;
 
 /**
- * Selects the id of the requested workspace: by id or name, else that of the project, else that of the deployment, else the
- * oldest.
+ * Selects the id of a workspace. With a requested one: that with this id, else that with this name in the oldest organization; null
+ * if there is none. Otherwise that of the requested project or, without one, of the deployment's project; the oldest workspace if
+ * that is not found.
  */
 function selectWorkspace(p: Placement, shape: PlacementShape): Id {
   if (shape.workspace) {

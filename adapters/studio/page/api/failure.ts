@@ -14,7 +14,10 @@ interface Issue {
   readonly msg?: string;
 }
 
-/** Returns the message of an error response: its `detail` or `message`, else a short body as it is, else the status. */
+/**
+ * Returns the message of an error response: its `detail` if that is a text, else its `message`, else the issues of a `detail` that
+ * is a list as one text (`path: message; …`), else a body of less than 300 characters as it is, else a text with the status.
+ */
 export function readErrorMessage(status: number, body: string): string {
   try {
     const { detail, message } = JSON.parse(body) as { detail?: unknown; message?: unknown };

@@ -41,8 +41,9 @@ function findLastReply(messages: Json | undefined): JsonObject[] {
 }
 
 /**
- * Converts the final values to a result: the last reply as content, or the values as JSON without one, and the members
- * other than `messages` as structured content, if there are any. `members` are those of the output; null means all.
+ * Converts the final values to a result: the last reply as content, or the output as JSON without one, and the members of the
+ * output other than `messages` as structured content, if there are any. The output is the values without `__interrupt__`, limited
+ * to `members`; null means all. The reply may come from `messages` that are no member of the output.
  */
 function toToolResult(values: Json, members: ReadonlySet<string> | null): JsonObject {
   const { __interrupt__: _, ...state } = isObject(values) ? values : {};

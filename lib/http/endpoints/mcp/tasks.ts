@@ -99,9 +99,10 @@ function listInputRequests(
 }
 
 /**
- * Reads the state of a task: `working`, `cancelled`, `input_required` with requests, `completed` with a result, or
- * `failed`. It is `working`, too, while only a person can answer. Starts the run that resumes it if a crash prevented
- * that.
+ * Reads the state of a task: `working`, `cancelled` (also if the conversation went on without an answer), `input_required` with
+ * requests, `completed` with a result, or `failed` after a timeout or too many attempts. A run that failed with an error is
+ * `completed`, with `isError` in its result, as the tasks extension requires. It is `working`, too, while only a person can answer.
+ * Starts the run that resumes it if a crash prevented that.
  */
 async function readTaskState(
   context: RequestContext,

@@ -111,8 +111,8 @@ function Connect(): VNode {
 }
 
 /**
- * Returns the members as labels and texts. A member that is an object gives an entry for each of its members, `outer:
- * inner`.
+ * Returns the members as labels and texts to show: underscores of a label become spaces, and numbers are formatted. A member that
+ * is an object gives an entry for each of its members, `outer: inner`, both unformatted.
  */
 const flattenCounts = (values: object): readonly (readonly [string, string])[] =>
   Object.entries(values).flatMap(([name, value]) =>

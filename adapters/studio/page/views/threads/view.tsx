@@ -273,8 +273,11 @@ function AssistantChat({ thread_id, source, choice, context }: AssistantChatProp
   );
 }
 
-/** Shows a menu that closes on any click and on Escape. */
-function Menu({ children }: { readonly children: ComponentChildren }): VNode {
+/**
+ * Shows a button that opens and closes a menu of the children. The menu is closed at first, and closes on any click and on
+ * Escape.
+ */
+function ActionMenu({ children }: { readonly children: ComponentChildren }): VNode {
   const [isOpen, setOpen] = useState(false);
   const close = (): void => setOpen(false);
   useDismiss(isOpen, close);
@@ -335,7 +338,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
       >
         <Id value={thread_id} label="thread id" />
         <Status value={toStatus(state)} />
-        <Menu>
+        <ActionMenu>
           <button type="button" onClick={() => void copy(location.href, "Copied link")}>
             Copy link
           </button>
@@ -345,7 +348,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
           <button type="button" class="danger" onClick={() => removeThread(thread_id)}>
             Delete
           </button>
-        </Menu>
+        </ActionMenu>
       </DetailHead>
       <Tabs
         items={TABS}
