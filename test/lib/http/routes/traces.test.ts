@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { testClock } from "../../../suite/kit.ts";
+import { keepAlive } from "../../../support/alive.ts";
 import { graph, state } from "../../engine/attempt.harness.ts";
 import { type Answer, finding, type Kit, kit, ran, readRunIds } from "./operations.harness.ts";
 
@@ -260,6 +261,8 @@ describe("the list of traces", () => {
 });
 
 describe("a run that executes", () => {
+  keepAlive();
+
   it("has the spans so far, streams those that follow, and keeps its trace from deletion", async () => {
     const opened = Promise.withResolvers<void>();
     await using it_ = await kit({
