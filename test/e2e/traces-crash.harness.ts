@@ -175,7 +175,8 @@ export async function checkKilledModelCall(site: Site): Promise<void> {
   const trace = await call<RunTrace>(url, `${runs}/${run_id}/trace`);
   const [lost, present] = list(trace, "attempt");
   assert.deepEqual([lost?.status, lost?.counted, present?.status], ["lost", true, "open"]);
-  const spans = trace.spans.filter(({ claim, kind }) => claim === 1 && kind !== "queue");
+  // A slow machine has slow commits, which are spans, too.
+  const spans = trace.spans.filter(({ claim, kind }) => claim === 1 && kind !== "queue" && kind !== "commit");
   assert.deepEqual(
     spans.map(({ kind, name, status }) => [kind, name, status]),
     [

@@ -170,6 +170,8 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
       throw error;
     }
     yield spans.end();
+    // The run may be stopped while its worker takes the usage.
+    if (!script.deaf) signal.throwIfAborted();
     messages.push(`${script.tag}/${i}${step.padding > 0 ? ` ${"x".repeat(step.padding)}` : ""}`);
     yield* state(step.end === "ask" ? [name] : last ? [] : [name], step.end === "ask" ? `${script.tag}?` : null, i);
     if (step.end === "ask") return;

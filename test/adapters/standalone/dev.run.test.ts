@@ -11,7 +11,7 @@ const FILES = {
   "agent.mjs": 'export const agent = () => "Hi";\n',
   "page.sh": `trap 'echo "page stopped"; exit 0' TERM
 echo "page of $GREENROOM_URL"
-while [ ! -e end ]; do sleep 0.05; done
+while [ ! -s end ]; do sleep 0.05; done
 exit "$(cat end)"
 `,
 };

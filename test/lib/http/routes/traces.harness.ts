@@ -46,8 +46,9 @@ const KINDS = ["run", "request", "queue", "attempt", "node"];
 /** Checks that a run has one span of each kind, and this trace id; its own without one. */
 async function requireTrace(test: TestService, source: string, trace_id?: string): Promise<void> {
   const trace = await readNewest(test, source);
+  // A slow machine has slow commits, which are spans, too.
   assert.deepEqual(
-    trace.spans.map(({ kind }) => kind),
+    trace.spans.map(({ kind }) => kind).filter((kind) => kind !== "commit"),
     KINDS,
     source,
   );

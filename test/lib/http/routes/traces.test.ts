@@ -34,8 +34,10 @@ describe("the trace of a run", () => {
 
   it("has its run, request, attempt and the spans of its graph as a tree", async () => {
     const trace = await it_.ask("GET", `/threads/${thread}/runs/${run}/trace`);
+    // A slow machine has slow commits, which are spans, too.
+    const listed = trace.spans.filter(({ kind }: Answer) => kind !== "commit");
     assert.deepEqual(
-      trace.spans.map(({ kind, name }: Answer) => [kind, name]),
+      listed.map(({ kind, name }: Answer) => [kind, name]),
       [
         ["run", "g"],
         ["request", "POST /threads/{thread_id}/runs"],
