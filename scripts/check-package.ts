@@ -241,7 +241,7 @@ try {
   requireNewerKysely(join(folder, "alone/node_modules"));
   requireLicences(join(folder, "alone/node_modules/greenroom"));
   writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
-  const beside = ["@langchain/core", "@langchain/langgraph", "@libsql/client"].map(
+  const beside = ["@langchain/core", "@langchain/langgraph", "@libsql/client", "@opentelemetry/api"].map(
     (name) => `${name}@${manifest.devDependencies[name]}`,
   );
   run("npm", [...install, tarball, ...beside], folder);

@@ -60,11 +60,19 @@ export function mergeSpans(records: AttemptRecords): {
       byClaim.get(next)?.start_ms ?? (claims.get(next)?.at ?? Number.POSITIVE_INFINITY) - records.created_at;
     const journaled_at = records.journaled_at.filter((at) => at - records.created_at < next_ms);
     const attempt = toAttempt({ ...records, journaled_at }, byClaim.get(claim), claim, claims.get(claim), attempts);
-    if (attempt) attempts.push(attempt);
+    if (attempt) attempts.push(startAfter(attempt, attempts.at(-1)));
   }
   const ends = new Map(attempts.map((attempt) => [attempt.claim, attempt]));
   const innerSpans = [...spans.values()].filter(({ kind }) => kind !== "attempt");
   return { attempts, innerSpans: innerSpans.map((span) => endLost(span, ends.get(span.claim))) };
+}
+
+/** Returns the attempt, started no earlier than the one before: the clocks of two processes may differ. Its end stays. */
+function startAfter(attempt: Span, earlier: Span | undefined): Span {
+  if (!earlier || attempt.start_ms >= earlier.start_ms) return attempt;
+  const { start_ms } = earlier;
+  if (attempt.duration_ms === undefined) return { ...attempt, start_ms };
+  return { ...attempt, start_ms, duration_ms: roundMs(Math.max(0, attempt.start_ms + attempt.duration_ms - start_ms)) };
 }
 
 /**

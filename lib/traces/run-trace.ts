@@ -348,7 +348,10 @@ function withKnownParents(spans: readonly Span[], run_id: string, attempts: read
 const RANKS: Readonly<Partial<Record<SpanKind, number>>> = { request: 1, queue: 2, attempt: 3, node: 4 };
 
 const compareStarts = (a: Span, b: Span): number =>
-  a.start_ms - b.start_ms || (RANKS[a.kind] ?? 5) - (RANKS[b.kind] ?? 5) || (a.span_id < b.span_id ? -1 : 1);
+  a.start_ms - b.start_ms ||
+  (RANKS[a.kind] ?? 5) - (RANKS[b.kind] ?? 5) ||
+  (a.claim ?? 0) - (b.claim ?? 0) ||
+  (a.span_id < b.span_id ? -1 : 1);
 
 /** Sorts as a tree: each span before its children, and siblings by their start. The parents of all are among them. */
 function sortSpans(spans: readonly Span[]): readonly Span[] {

@@ -194,10 +194,10 @@ describe("the page at /docs", () => {
       await operation.locator("[data-name=limit]").fill("3");
       await operation.locator("[data-name=status]").fill("success,error");
       const command = await operation.getByRole("region", { name: "curl" }).textContent();
-      assert.match(command ?? "", /\/greenroom\/runs\?status=success&status=error&limit=3'/);
+      assert.match(command ?? "", /\/greenroom\/runs\?status=success&status=error&waiting=false&limit=3'/);
       const answered = page.waitForResponse(/\/greenroom\/runs\?/);
       await send(operation, "Send GET", "200");
-      assert.match((await answered).url(), /\?status=success&status=error&limit=3$/);
+      assert.match((await answered).url(), /\?status=success&status=error&waiting=false&limit=3$/);
     }));
 
   it("is used by the keyboard: / searches, Enter opens the first result", () =>

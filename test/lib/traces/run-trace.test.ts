@@ -226,6 +226,26 @@ describe("the trace of a durable function that answers an ask, sleeps an hour an
   });
 });
 
+describe("attempts of processes whose clocks differ", () => {
+  it("start in the order of their claims", () => {
+    const attempt = (claim: number, start_ms: number, duration_ms: number): Span => ({
+      ...{ span_id: `5ac1f00d0000000${9 - claim}`, parent_id: ROOT, kind: "attempt", name: "main" },
+      ...{ start_ms, duration_ms, status: claim === 3 ? "ok" : "lost", claim, attempt: claim, counted: true },
+    });
+    const spans = [attempt(1, 90, 0), attempt(2, 80, 30), attempt(3, 110, 10)];
+    const trace = read({ run_id: AGENT_RUN, ended_ms: 120, spans, present_claim: 3 });
+    const listedAttempts = trace.spans.filter(({ kind }) => kind === "attempt");
+    assert.deepEqual(
+      listedAttempts.map(({ claim, start_ms, duration_ms }) => [claim, start_ms, duration_ms]),
+      [
+        [1, 90, 0],
+        [2, 90, 20],
+        [3, 110, 10],
+      ],
+    );
+  });
+});
+
 describe("an attempt that was lost", () => {
   const run_id = AGENT_RUN;
   const first: Span = {
