@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { CHOICES, type RunCreate, type RunOrigin } from "../runs/mod.ts";
 import type { TraceSource } from "../storage/mod.ts";
-import { parseTraceParent } from "../traces/ids.ts";
+import { findTraceContext, type TraceContext } from "../traces/ids.ts";
 import { MAX_URL_LENGTH } from "../webhooks/policy.ts";
 import * as parse from "./parse.ts";
 import { readIdempotencyKey, readWebhookDepth } from "./request.ts";
@@ -116,28 +116,10 @@ export const runCreate: parse.FieldSchema<RunCreate> = v.object({
 export const revalidateRun = (run: RunCreate): RunCreate =>
   parse.readObject(new TextEncoder().encode(JSON.stringify(run)), runCreate);
 
-/** A trace context as a message has it. */
-export interface TraceContext {
-  readonly traceparent?: unknown;
-  readonly tracestate?: unknown;
-}
-
 /** The trace contexts of a message: one that precedes that of the headers, and one that follows it. */
 interface MessageContexts {
   readonly first?: TraceContext;
   readonly last?: TraceContext;
-}
-
-/** Returns the first trace context that is well-formed; an empty object for none. */
-function findTraceContext(contexts: readonly (TraceContext | undefined)[]): {
-  readonly traceparent?: string;
-  readonly tracestate?: string;
-} {
-  for (const { traceparent, tracestate } of contexts.filter((context) => context !== undefined)) {
-    if (typeof traceparent !== "string" || !parseTraceParent(traceparent)) continue;
-    return { traceparent, ...(typeof tracestate === "string" ? { tracestate } : {}) };
-  }
-  return {};
 }
 
 /**
@@ -153,6 +135,7 @@ export function readRunOriginFromHeaders(
   const { headers } = request;
   const webhook_depth = readWebhookDepth(headers);
   const header = { traceparent: headers.get("traceparent"), tracestate: headers.get("tracestate") };
+  const { traceparent, tracestate } = findTraceContext([first, header, last]) ?? {};
   return {
     configurable: handler.copyHeaders(headers),
     webhook_depth,
@@ -160,7 +143,8 @@ export function readRunOriginFromHeaders(
     trace: {
       source: webhook_depth > 0 ? "webhook" : source,
       ...{ route, request_id },
-      ...findTraceContext([first, header, last]),
+      ...(traceparent === undefined ? {} : { traceparent }),
+      ...(typeof tracestate === "string" ? { tracestate } : {}),
     },
   };
 }

@@ -20,11 +20,11 @@ import type {
 import { ContentKeeper } from "./content.ts";
 import type { RunHistograms } from "./histograms.ts";
 import {
+  findTraceId,
   formatTraceParent,
   hasSampledFlag,
   isSampled,
   listOriginLinks,
-  parseTraceParent,
   toAttemptId,
   toClaimPrefix,
   toRunSpanId,
@@ -462,7 +462,7 @@ function toTracedAttempt({ claimed: { run } }: RecordedAttempt): TracedAttempt {
   return {
     ...{ run_id, created_at, claim, attempt: run.attempt, graph_id: run.graph_id, assistant_id: run.assistant_id },
     thread_id: run.stateless ? null : run.thread_id,
-    trace_id: parseTraceParent(origin.traceparent)?.trace_id ?? toTraceId(run_id),
+    trace_id: findTraceId(run_id, origin),
     previous_attempt_id: claim > 1 ? toAttemptId(run_id, claim - 1) : null,
     queued_ms: Math.max(0, (claim === 1 ? run.updated_at : 0) - (claim === 1 ? created_at : 0)),
     links: origin.links ?? [],

@@ -46,6 +46,28 @@ export function parseTraceParent(text: string | undefined): TraceParent | null {
   return { trace_id, span_id };
 }
 
+/** Returns the trace id of a run: that of the `traceparent` that it continues, else its own. */
+export const findTraceId = (run_id: string, origin: TraceOrigin | undefined): string =>
+  parseTraceParent(origin?.traceparent)?.trace_id ?? toTraceId(run_id);
+
+/** A trace context as a message has it, not validated. */
+export interface TraceContext {
+  readonly traceparent?: unknown;
+  readonly tracestate?: unknown;
+}
+
+/** Returns the first trace context with a well-formed `traceparent`, and its ids; null for none. `tracestate` is not validated. */
+export function findTraceContext(
+  contexts: readonly (TraceContext | null | undefined)[],
+): { readonly traceparent: string; readonly tracestate: unknown; readonly parent: TraceParent } | null {
+  for (const context of contexts) {
+    const { traceparent, tracestate } = context ?? {};
+    const parent = typeof traceparent === "string" ? parseTraceParent(traceparent) : null;
+    if (parent) return { traceparent: traceparent as string, tracestate, parent };
+  }
+  return null;
+}
+
 /** Returns the relations of the trace of a run: those of its origin, and the span of a caller whose trace it continues. */
 export function listOriginLinks({ links = [], traceparent }: TraceOrigin): readonly SpanLink[] {
   const parent = parseTraceParent(traceparent);

@@ -8,12 +8,14 @@ import { MAX_WAIT_MS, RunSpans } from "./attempt-spans.ts";
 import type { TraceFeedWriter } from "./feed.ts";
 import { type HistogramFamily, RunHistograms } from "./histograms.ts";
 import {
+  findTraceContext,
+  findTraceId,
   formatTraceParent,
   hasSampledFlag,
   parseTraceParent,
+  type TraceContext,
   type TraceParent,
   toAttemptId,
-  toTraceId,
   toWebhookSpanId,
 } from "./ids.ts";
 import type { TraceSettings } from "./options.ts";
@@ -81,7 +83,7 @@ async function reportFeedback(
   try {
     const run = await storage.getRun({ deployment }, run_id);
     if (!run) return;
-    const trace_id = parseTraceParent(run.trace_origin?.traceparent)?.trace_id ?? toTraceId(run.run_id);
+    const trace_id = findTraceId(run.run_id, run.trace_origin);
     const attempt_id = run.claims > 0 ? toAttemptId(run.run_id, run.claims) : null;
     sinks.feedback({ run_id: run.run_id, trace_id, attempt_id, key, score, value, comment, created_at });
   } catch (error) {
@@ -92,7 +94,7 @@ async function reportFeedback(
 /** Returns the `traceparent` of the present attempt of a delivery, in the trace of its run. Its span is derived when the trace is read. */
 function formatDeliveryTraceParent({ delivery_id, attempts, run }: DeliveryRow): string {
   const { traceparent } = run.trace_origin ?? {};
-  const trace_id = parseTraceParent(traceparent)?.trace_id ?? toTraceId(run.run_id);
+  const trace_id = findTraceId(run.run_id, run.trace_origin);
   const isRecorded = traceparent === undefined || hasSampledFlag(traceparent);
   return formatTraceParent({ trace_id, span_id: toWebhookSpanId(delivery_id, attempts) }, isRecorded);
 }
@@ -170,31 +172,17 @@ export interface MetadataOfRequest {
   readonly config?: { readonly metadata?: unknown; readonly configurable?: unknown } | null;
 }
 
-interface IncomingContext {
-  readonly traceparent?: unknown;
-  readonly tracestate?: unknown;
-}
-
 /**
  * Returns the first well-formed trace context: of the call, else of the metadata of the run, else of those of its configuration,
  * else of its `configurable`, where a `RemoteGraph` in a node has it; null for none. A malformed `tracestate` becomes empty.
  */
 function findIncoming(
-  trace: IncomingContext,
+  trace: TraceContext,
   { metadata, config }: MetadataOfRequest,
 ): { readonly parent: TraceParent; readonly traceparent: string; readonly tracestate: string } | null {
   const { metadata: configMetadata, configurable } = config ?? {};
-  for (const context of [trace, metadata, configMetadata, configurable] as readonly (
-    | IncomingContext
-    | null
-    | undefined
-  )[]) {
-    const { traceparent, tracestate } = context ?? {};
-    if (typeof traceparent !== "string") continue;
-    const parent = parseTraceParent(traceparent);
-    if (parent) return { parent, traceparent, tracestate: isTraceState(tracestate) ? tracestate : "" };
-  }
-  return null;
+  const found = findTraceContext([trace, metadata, configMetadata as TraceContext, configurable as TraceContext]);
+  return found && { ...found, tracestate: isTraceState(found.tracestate) ? found.tracestate : "" };
 }
 
 /** Returns true for a `tracestate` of the W3C's form that is not too long; an empty one counts. */

@@ -18,15 +18,7 @@ import type {
   TraceTotals,
 } from "../storage/mod.ts";
 import { resolveValue, type StoredValue } from "./content.ts";
-import {
-  listOriginLinks,
-  parseTraceParent,
-  toClaimPrefix,
-  toRunSpanId,
-  toSpanId,
-  toTraceId,
-  toWebhookSpanId,
-} from "./ids.ts";
+import { findTraceId, listOriginLinks, toClaimPrefix, toRunSpanId, toSpanId, toWebhookSpanId } from "./ids.ts";
 import { type JournalOperation, listOperations, toOperationSpan } from "./journal-spans.ts";
 import { type AttemptRecords, mergeSpans } from "./merged-spans.ts";
 import { roundMs } from "./round-ms.ts";
@@ -179,7 +171,7 @@ type TraceHeading = Omit<
  */
 function toHeading({ traced, trace, content }: TraceSources, links: readonly SpanLink[]): TraceHeading {
   const { run_id, thread_id, cron_id, user_id, trace_origin, started_at, ended_at } = traced;
-  const { trace_id = parseTraceParent(trace_origin.traceparent)?.trace_id ?? toTraceId(run_id) } = trace?.head ?? {};
+  const { trace_id = findTraceId(run_id, trace_origin) } = trace?.head ?? {};
   return {
     ...{ trace_id, run_id, graph_id: traced.graph_id, assistant_id: traced.assistant_id, status: traced.status },
     ...(thread_id === null ? {} : { thread_id }),

@@ -2,10 +2,10 @@
 import { ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { VERSION } from "../../../service.ts";
+import type { TraceContext } from "../../../traces/ids.ts";
 import { isFiniteJson } from "../../../validation.ts";
 import { readJson } from "../../parse.ts";
 import { jsonResponse } from "../../respond.ts";
-import type { TraceContext } from "../../run-request.ts";
 import { type InputSchema, parseInput } from "../fields.ts";
 import {
   type McpMessage,

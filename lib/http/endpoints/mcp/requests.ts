@@ -2,8 +2,8 @@
 import * as v from "valibot";
 import { isObject, type JsonObject } from "../../../json.ts";
 import { UUID } from "../../../storage/identity.ts";
+import type { TraceContext } from "../../../traces/ids.ts";
 import { anyJson, anyObject } from "../../parse.ts";
-import type { TraceContext } from "../../run-request.ts";
 import { type InputSchema, lenient, withDefault } from "../fields.ts";
 
 /** The prefix of the members of `_meta` and of the protocol's extensions. */
