@@ -224,7 +224,7 @@ export type {
 export type { HistogramFamily, HistogramSample } from "./traces/histograms.ts";
 export type { Redact, RedactedSpan, TraceOptions, TraceParentMode, TraceSampling } from "./traces/options.ts";
 export type { RunTrace, TraceFeedback, TraceSegment } from "./traces/run-trace.ts";
-export type { SpanPlace, TraceCounters, TracedAttempt, TracedFeedback, TraceSink } from "./traces/sinks.ts";
+export type { SpanLocation, TraceCounters, TracedAttempt, TracedFeedback, TraceSink } from "./traces/sinks.ts";
 export type { TraceListing, TraceListQuery, TraceRead, Traces } from "./traces/traces.ts";
 export type { Usage, UsageReport, UsageRequest } from "./usage/mod.ts";
 export type { Stride, UsageDimensions, UsageRecord } from "./usage/report.ts";

@@ -200,9 +200,9 @@ function completeOperation(section: HTMLElement): void {
     const target = document.getElementById((link?.getAttribute("href") ?? "").slice(1));
     return (target?.matches("h3") ? target.nextElementSibling : target)?.cloneNode(true).childNodes ?? [];
   };
-  for (const place of section.querySelectorAll<HTMLElement>('[data-role="members"]')) {
-    place.replaceChildren(...copyChildren(place.querySelector("a")));
-    delete place.dataset.role;
+  for (const element of section.querySelectorAll<HTMLElement>('[data-role="members"]')) {
+    element.replaceChildren(...copyChildren(element.querySelector("a")));
+    delete element.dataset.role;
   }
   for (const link of section.querySelectorAll('.failure > a[href^="#failure-"]'))
     link.replaceWith(...copyChildren(link));

@@ -27,7 +27,7 @@ import {
 import type { TraceUsage } from "../../lib/storage/mod.ts";
 import type { Span, SpanLink } from "../../lib/storage/spans.ts";
 import { parseTraceParent, toRequestSpanId } from "../../lib/traces/ids.ts";
-import type { SpanPlace, TracedAttempt, TracedFeedback, TraceSink } from "../../lib/traces/sinks.ts";
+import type { SpanLocation, TracedAttempt, TracedFeedback, TraceSink } from "../../lib/traces/sinks.ts";
 import {
   type AgentShape,
   toContentAttributes,
@@ -44,7 +44,7 @@ import { createSpanMetrics, type SpanMetrics } from "./metrics.ts";
 export type { Json, JsonObject } from "../../lib/json.ts";
 export type { TraceOrigin, TraceSource, TraceUsage } from "../../lib/storage/mod.ts";
 export type * from "../../lib/storage/spans.ts";
-export type { SpanPlace, TracedAttempt, TracedFeedback, TraceSink } from "../../lib/traces/sinks.ts";
+export type { SpanLocation, TracedAttempt, TracedFeedback, TraceSink } from "../../lib/traces/sinks.ts";
 export { type TraceIds, traceIds } from "./ids.ts";
 
 /** A logger of `@opentelemetry/api-logs`. */
@@ -150,7 +150,7 @@ class OtelSink implements TraceSink {
   }
 
   /** Makes the span the active one while code of the agent runs: where a tool or a named span runs in it, that one. */
-  runIn<Result>({ span_id, attempt, findSpan }: SpanPlace, work: () => Result): Result {
+  runIn<Result>({ span_id, attempt, findSpan }: SpanLocation, work: () => Result): Result {
     const open = this.#open.get(toAttemptKey(attempt));
     if (!open) return work();
     const outer = (open.spans.get(span_id) ?? open.attempt).exported;

@@ -13,7 +13,7 @@ import type {
   TraceSummary,
   TraceUpdate,
 } from "../../lib/storage/mod.ts";
-import { toTraceName } from "../../lib/storage/traces.ts";
+import { MAX_TRACE_NAME_CHARS, toTraceName } from "../../lib/storage/traces.ts";
 import type { Filter, Scalar } from "../../lib/storage/visibility.ts";
 import { parseClaims } from "./claim-log.ts";
 import { type Database, readAll, readOne } from "./database.ts";
@@ -104,14 +104,12 @@ const ACTIVE_TRACE: TraceState = { status: "running", ended_at: null, error_type
 export const activeTraceStatements = (fence: LeaseFence, update: TraceUpdate | undefined): Statement[] =>
   update ? traceStatements(fence, update, ACTIVE_TRACE) : [];
 
-const MAX_ERROR_TYPE_CHARS = 200;
-
 /**
  * Returns the name of an error, cut to 200 characters and as a database can store it: Postgres refuses U+0000 and lone
  * surrogates.
  */
 const toStoredName = (name: string): string =>
-  name.slice(0, MAX_ERROR_TYPE_CHARS).toWellFormed().replaceAll("\0", "\ufffd");
+  name.slice(0, MAX_TRACE_NAME_CHARS).toWellFormed().replaceAll("\0", "\ufffd");
 
 /**
  * Returns the statements that store the trace with the end of its run: none without a trace. The name of the error is cut and

@@ -159,7 +159,7 @@ async function readAgentSchemas(executor: Executor): Promise<readonly AgentJsonS
   const agents: AgentJsonSchemas[] = [];
   for (const { graph_id, schemas } of executor.graphs()) {
     const declared = await executor.state?.(graph_id)?.schemas(graph_id);
-    // That of a graph describes the context with its defaults filled in. What the server accepts may lack them.
+    // The schema of a graph describes the context with its defaults filled in. What the server accepts may lack them.
     const context = await findJsonSchema(schemas?.context);
     agents.push({
       graph_id,

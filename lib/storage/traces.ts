@@ -96,8 +96,9 @@ export interface RunTraceStorage {
   deleteRunTrace(scope: Scope, run_id: string): Promise<"deleted" | "active" | "not_found">;
 }
 
-const MAX_NAME_CHARS = 200;
+/** The maximum length of the names in a trace: of spans, in the filters of lists, and of errors. */
+export const MAX_TRACE_NAME_CHARS = 200;
 
 /** The names of a trace's members that filters of lists look for, such as `t:weather`. */
 export const toTraceName = (kind: "node" | "tool" | "model", name: string): string =>
-  `${kind[0]}:${copyStart(name, MAX_NAME_CHARS)}`;
+  `${kind[0]}:${copyStart(name, MAX_TRACE_NAME_CHARS)}`;

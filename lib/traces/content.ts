@@ -3,6 +3,7 @@ import { omitSecrets } from "../executor/job-request.ts";
 import type { RecordedValue } from "../executor/trace.ts";
 import { copyStart, isObject, type Json, type JsonObject } from "../json.ts";
 import type { SpanError, SpanValue, TraceContent } from "../storage/mod.ts";
+import { MAX_TRACE_NAME_CHARS } from "../storage/traces.ts";
 import { copyValue, measureJson } from "./copy-value.ts";
 import type { Redact, RedactedSpan, TraceSettings } from "./options.ts";
 import type { TraceCounters } from "./sinks.ts";
@@ -15,7 +16,6 @@ const MAX_INLINE_CHARS = 200;
 /** A row has at most so many characters, unless a single value is longer. */
 const MAX_ROW_CHARS = 60 * 1_024;
 const MAX_ERROR_CHARS = 500;
-const MAX_NAME_CHARS = 200;
 const MAX_PARAMS_BYTES = 1_024;
 const MAX_ATTRIBUTES = 32;
 const MAX_ATTRIBUTES_BYTES = 4_096;
@@ -135,7 +135,7 @@ export class ContentKeeper {
   /** Returns the type of an error, and its redacted message, cut to 500 characters, if copies are kept. */
   keepError(error: unknown, span: SpanHead): SpanError {
     const { name, message } = readError(error);
-    const type = copyStart(name, MAX_NAME_CHARS);
+    const type = copyStart(name, MAX_TRACE_NAME_CHARS);
     if (this.#options.content !== "all") return { type };
     const kept = this.#redact(message, { ...span, member: "error.message" });
     return typeof kept === "string" ? { type, message: copyStart(kept, MAX_ERROR_CHARS) } : { type };

@@ -2,6 +2,7 @@
 import type { JournalEntry, StepKind } from "../executor/journal.ts";
 import { copyStart } from "../json.ts";
 import type { Span, SpanError, SpanLink, SpanStatus } from "../storage/mod.ts";
+import { MAX_TRACE_NAME_CHARS } from "../storage/traces.ts";
 import { roundMs } from "./round-ms.ts";
 
 /** One use of a durable operation, with its entries in their order. */
@@ -75,7 +76,7 @@ export function toOperationSpan(operation: JournalOperation, span_id: string, ru
   return {
     span_id,
     parent_id: attempt?.span_id ?? run.span_id,
-    ...{ kind, name: copyStart(name, 200), start_ms },
+    ...{ kind, name: copyStart(name, MAX_TRACE_NAME_CHARS), start_ms },
     ...(hasEnded ? { duration_ms: roundMs(Math.max(0, end_ms - start_ms)) } : {}),
     status: STATUS[last.phase],
     ...(error ? { error: run.keepError(error, { kind, name }) } : {}),

@@ -40,7 +40,7 @@ export interface TracedFeedback {
 }
 
 /** The span that code of an agent runs in. */
-export interface SpanPlace {
+export interface SpanLocation {
   readonly span_id: string;
   readonly attempt: TracedAttempt;
   /** Returns the innermost span around the caller, such as that of a tool in the node `span_id`; undefined for `span_id` itself. */
@@ -61,7 +61,7 @@ export interface TraceSink {
   /** Called when feedback on a run is stored. */
   onFeedback?(feedback: TracedFeedback): void;
   /** Calls code of an agent inside of a span, and returns its result. It must call `work` once. */
-  runIn?<Result>(location: SpanPlace, work: () => Result): Result;
+  runIn?<Result>(location: SpanLocation, work: () => Result): Result;
   /** Returns the `traceparent` of the span in which the caller creates a run; undefined for none. */
   getActiveTraceParent?(): string | undefined;
   /** Called when the service stops, after the last span. */
@@ -94,12 +94,14 @@ export interface SinkGroup {
   /**
    * Calls `work` once, inside of a span of all sinks that have contexts, and returns its result. Throws only what `work` throws.
    */
-  runIn<Result>(location: SpanPlace, work: () => Result): Result;
+  runIn<Result>(location: SpanLocation, work: () => Result): Result;
   /** Asks all sinks and returns the first `traceparent`, which is not checked; undefined if none knows one. */
   findActiveTraceParent(): string | undefined;
   /** Flushes all sinks at once and waits for all of them. Errors are reported; never rejects. */
   flush(): Promise<void>;
 }
+
+type ContextSink = TraceSink & Required<Pick<TraceSink, "runIn">>;
 
 const isThenable = (value: unknown): boolean =>
   typeof value === "object" && value !== null && typeof (value as { readonly then?: unknown }).then === "function";
@@ -177,11 +179,10 @@ export function createSinkGroup(
     hasContext: sinks.some(({ runIn }) => runIn),
     commit: (duration_ms) => call((sink) => sink.onCommit?.(duration_ms)),
     feedback: (feedback) => call((sink) => sink.onFeedback?.(feedback)),
-    runIn<Result>(location: SpanPlace, work: () => Result) {
-      const runs = sinks.reduce((inner, sink) => {
-        const enter = (run: () => Result): Result => (sink.runIn ? sink.runIn(location, run) : run());
-        return sink.runIn ? () => runThrough(enter, inner, report) : inner;
-      }, work);
+    runIn<Result>(location: SpanLocation, work: () => Result) {
+      const runs = sinks
+        .filter((sink): sink is ContextSink => sink.runIn !== undefined)
+        .reduce((inner, sink) => () => runThrough((run) => sink.runIn(location, run), inner, report), work);
       return runs();
     },
     findActiveTraceParent() {

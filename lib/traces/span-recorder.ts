@@ -3,7 +3,7 @@ import { findCost, type Prices } from "../executor/model-usage.ts";
 import type { EndedSpan, StartedSpan, TraceRecorder } from "../executor/trace.ts";
 import { copyStart, type JsonObject } from "../json.ts";
 import type { Span, SpanKind, SpanStatus, TraceTotals } from "../storage/mod.ts";
-import { toTraceName } from "../storage/traces.ts";
+import { MAX_TRACE_NAME_CHARS, toTraceName } from "../storage/traces.ts";
 import type { ContentKeeper } from "./content.ts";
 import { toSpanId } from "./ids.ts";
 import { roundMs } from "./round-ms.ts";
@@ -11,7 +11,6 @@ import { roundMs } from "./round-ms.ts";
 /** A run keeps so many spans, then only failed ones up to the second number. */
 export const MAX_SPANS = 2_000;
 export const MAX_SPANS_WITH_FAILED = 2_200;
-const MAX_NAME_CHARS = 200;
 const MAX_NAMES = 64;
 /** The lists of a span, such as its namespace, have at most so many items. */
 const MAX_ITEMS = 64;
@@ -247,7 +246,7 @@ const pickParams = (params: JsonObject | NonNullable<Span["params"]>): JsonObjec
  */
 function toName(name: unknown): string {
   try {
-    return copyStart(String(name), MAX_NAME_CHARS);
+    return copyStart(String(name), MAX_TRACE_NAME_CHARS);
   } catch {
     return "unknown";
   }
@@ -256,7 +255,7 @@ function toName(name: unknown): string {
 const isTooLong = (value: unknown): boolean =>
   Array.isArray(value)
     ? value.length > MAX_ITEMS || value.some(isTooLong)
-    : typeof value === "string" && value.length > MAX_NAME_CHARS;
+    : typeof value === "string" && value.length > MAX_TRACE_NAME_CHARS;
 
 /** Called for each span: a loop costs a quarter of what a list of the members does. */
 function hasLongText(members: object): boolean {
@@ -269,7 +268,7 @@ function limitTexts<Members extends object>(members: Members): Members {
   if (!hasLongText(members)) return members;
   const limit = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.slice(0, MAX_ITEMS).map(limit);
-    return typeof value === "string" ? copyStart(value, MAX_NAME_CHARS) : value;
+    return typeof value === "string" ? copyStart(value, MAX_TRACE_NAME_CHARS) : value;
   };
   return Object.fromEntries(Object.entries(members).map(([name, value]) => [name, limit(value)])) as Members;
 }
